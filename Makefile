@@ -1,0 +1,71 @@
+# Needs Python 3.11 or newer, make and a package index; everything else goes into .venv.
+# Another Python: make PYTHON=/path/to/python3.12 test
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+PYTEST_ARGS ?=
+DEMO_OUT ?= runs/demo
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-slow test-torch lint format hooks benchmark clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.ready-all ## train on a real Atari game for a few minutes; draw its curve, film a game
+	@echo "This shows that everything works. So few steps cannot teach the game: see the README for real runs."
+	$(BIN)/softbellman train atari/breakout --operator "softmax(5)" --preset demo-atari --seed 0 --out $(DEMO_OUT)
+	$(BIN)/softbellman watch $(DEMO_OUT)
+
+test: $(VENV)/.ready-dev ## the fast tests, without PyTorch
+	$(BIN)/python -m pytest -m "not slow and not torch" $(PYTEST_ARGS)
+
+test-slow: $(VENV)/.ready-dev ## the tests that train for minutes
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+test-torch: $(VENV)/.ready-torch ## the operators on PyTorch tensors (installs PyTorch into .venv)
+	$(BIN)/python -m pytest -m torch $(PYTEST_ARGS)
+
+lint: $(VENV)/.ready-dev ## style, format, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(VENV)/.ready-dev ## put the source into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+hooks: $(VENV)/.ready-dev ## run `make lint`'s checks before each commit
+	$(BIN)/pre-commit install
+
+benchmark: $(VENV)/.ready-all ## agent steps per second beside Stable-Baselines3 (about 15 minutes)
+	$(BIN)/python benchmarks/dqn_speed.py
+
+clean: ## remove .venv, caches and what benchmarks built; runs/ stays
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp for each set of packages, so that the demo does not wait for the developers' tools.
+# Each is made anew when pyproject.toml changes.
+$(VENV)/.ready-all $(VENV)/.ready-dev: $(VENV)/.ready-%: pyproject.toml | $(VENV)/.made
+	@echo "Installing softbellman[$*] into $(VENV); the first time takes a few minutes."
+	@$(PIP) install --editable ".[$*]"
+	@touch $@
+
+# The plain name of a release, so that an index that offers a build for the CPU can choose it.
+$(VENV)/.ready-torch: $(VENV)/.ready-dev
+	@echo "Installing PyTorch into $(VENV)."
+	@$(PIP) install "torch==2.13.0"
+	@touch $@
+
+$(VENV)/.made:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "softbellman needs Python 3.11 or newer, and '$(PYTHON)' was not found; name one: make PYTHON=/path/to/python3 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "softbellman needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1); name a newer one: make PYTHON=/path/to/python3 ..." >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
+	  echo "'$(PYTHON)' cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@touch $@

@@ -1,0 +1,391 @@
+"""Atari games on ale-py's vector environment, under a protocol spelled out field by field.
+
+The emulator is asked for raw 210 x 160 grey frames and for nothing else: the resize, the stack, the end at a lost
+life, the time limit and the seeds are ours, because the emulator's own differ from the paper's
+(`docs/deviations.md`). Rewards are raw; the learner clips them.
+"""
+
+import dataclasses
+import functools
+import zlib
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from softbellman.envs import (
+    MissingExtra,
+    Tape,
+    checked_actions,
+    checked_num_envs,
+    checked_seed,
+    episode_seed,
+    nearest,
+    squeeze,
+)
+from softbellman.envs.step import Step
+
+SCREEN_HEIGHT, SCREEN_WIDTH = 210, 160
+_NO_LIMIT = 2**31 - 1  # ale-py reads 0 as "cut after every step"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AtariProtocol:
+    """What an agent sees of a game, and when an episode ends. The defaults are `PAPER_ATARI`.
+
+    "Authors" is the released code of Song et al. 2019 on its working path (`run_nature.py`, a fork of `deep_q_rl`).
+    Fields called accidents reproduce what that code does without the paper saying so; they are off.
+
+    Attributes:
+        name: what a report calls the protocol.
+        frame_skip: raw frames for which an action is held, rewards summed. Authors 4; Mnih et al. 2015, 4.
+        frame_pool: raw frames at the end of a skip whose pixelwise maximum is seen, 1 or 2. Authors 2; Mnih 2.
+        repeat_action_probability: chance at each raw frame that the emulator repeats its last action ("sticky").
+            Authors 0; Machado et al. 2018, 0.25. ale-py's own default depends on how it is called, so it is explicit.
+        noop_max: a game starts with `k` no-ops of one raw frame, `k` uniform over `0 .. noop_max`, both ends
+            included. Authors 30 (0 to 30, and two more: Deviation D1); Mnih 1 to 30; Machado none.
+        fire_reset: presses FIRE once a new game has started, where the game has that button. Authors False.
+        action_set: `"minimal"`, the actions that do something in the game; `"full"`, all 18. Authors minimal.
+        life_loss_terminates: a lost life is an end for the learner while the game goes on, in training only. Lives
+            are compared with those at the start of the learning episode, so that a life won and lost again is no
+            end. Authors True; Machado False.
+        max_frames_per_game: time limit in raw frames after the no-ops, rounded up to a whole step; a game that
+            reaches it is truncated, not terminated. None is no limit. Authors and Mnih's training None; 108,000, half
+            an hour of play, in evaluations since van Hasselt et al. 2016 and in Dopamine. Deviation D9.
+        stack: frames in an observation, the newest last, zeros before the first of an episode (Deviation D3).
+            Authors 4; Mnih 4.
+        height: rows of a frame seen by the agent. Authors 84.
+        width: columns of a frame seen by the agent. Authors 84.
+        resize: `"bilinear"` (OpenCV's INTER_LINEAR from 210 x 160, no crop), or `"area"` (INTER_AREA, ale-py's own
+            choice: on Q*bert 15% of the pixels then differ by more than 20 grey levels). Authors bilinear.
+        random_first_actions: accident. The first so many actions of a learning episode are uniformly random, in
+            training and in tests, because the authors' agent waits for a full stack. Authors 4; 0 is off, Deviation
+            D2. Honoured by the training loop, which chooses the actions.
+        budget_cut_terminates: accident. The last transition before an epoch's budget of steps runs out is stored as
+            terminal. Authors True; off, Deviation D4. Honoured by the training loop, which knows the budget.
+    """
+
+    name: str = "paper-atari"
+    frame_skip: int = 4
+    frame_pool: int = 2
+    repeat_action_probability: float = 0.0
+    noop_max: int = 30
+    fire_reset: bool = False
+    action_set: Literal["minimal", "full"] = "minimal"
+    life_loss_terminates: bool = True
+    max_frames_per_game: int | None = None
+    stack: int = 4
+    height: int = 84
+    width: int = 84
+    resize: Literal["bilinear", "area"] = "bilinear"
+    random_first_actions: int = 0
+    budget_cut_terminates: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses values that no emulator could honour."""
+        if self.frame_skip < 1:
+            raise ValueError(f"frame_skip must be at least 1, got {self.frame_skip}: the game would stand still")
+        if self.frame_pool not in (1, 2):
+            raise ValueError(f"frame_pool must be 1 or 2, got {self.frame_pool}")
+        if not 0.0 <= self.repeat_action_probability < 1.0:
+            raise ValueError(f"repeat_action_probability must lie in [0, 1), got {self.repeat_action_probability}")
+        if self.noop_max < 0 or self.random_first_actions < 0:
+            raise ValueError(
+                f"noop_max ({self.noop_max}) and random_first_actions ({self.random_first_actions}) must be >= 0"
+            )
+        if min(self.stack, self.height, self.width) < 1:
+            raise ValueError(f"stack, height and width must be >= 1, got {self.stack}, {self.height}, {self.width}")
+        if self.max_frames_per_game is not None and self.max_frames_per_game < 1:
+            raise ValueError(f"max_frames_per_game must be >= 1 or None, got {self.max_frames_per_game}")
+        for field, allowed in (("action_set", ("minimal", "full")), ("resize", ("bilinear", "area"))):
+            if getattr(self, field) not in allowed:
+                raise ValueError(f"{field} must be one of {', '.join(allowed)}, got {getattr(self, field)!r}")
+
+
+PAPER_ATARI = AtariProtocol()
+"""The protocol of Song et al. 2019: whole games from no-op starts, no sticky actions, lost lives end episodes."""
+
+MACHADO_ATARI = AtariProtocol(
+    name="machado-atari",
+    repeat_action_probability=0.25,
+    noop_max=0,
+    action_set="full",
+    life_loss_terminates=False,
+    max_frames_per_game=108_000,
+)
+"""The recommendations of Machado et al. 2018: sticky actions, all 18 actions, no knowledge of lives, a time limit."""
+
+
+class AtariEnv:
+    """`E` copies of one Atari game for one run, as a `HostEnv`.
+
+    Every game is started by a seeded reset of that copy alone, its seed a function of the run's seed, the stream
+    (training or test), the copy and the game's index; the emulator's own automatic reset, with its step that
+    ignores the action, is never used. What a copy does therefore depends on its seed and actions only, not on how
+    many copies there are or how their games interleave. Deviations D7, D8.
+
+    Arrays in a returned `Step` are fresh: they are never written again by the environment.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        *,
+        seed: int,
+        protocol: AtariProtocol = PAPER_ATARI,
+        num_envs: int = 1,
+        training: bool = True,
+        record: bool = False,
+        threads: int | None = None,
+    ):
+        """Makes the emulators; the first `reset` starts the games.
+
+        Args:
+            game: a name from `games()`; `MsPacman` and `ms-pacman` are taken as `ms_pacman`.
+            seed: seed of the run, `>= 0`.
+            protocol: what the agent sees and when episodes end.
+            num_envs: number of copies `E`.
+            training: False gives test games: another stream of seeds, and lives do not end episodes.
+            record: keeps a second emulator in step that renders in colour, for `screen`. Halves the speed.
+            threads: emulator threads, by default one. No result depends on it.
+
+        Raises:
+            ValueError: for an unknown game or an argument out of range.
+            MissingExtra: if ale-py or OpenCV is not installed.
+        """
+        self.game = game_id(game)
+        self.seed, self.num_envs = checked_seed(seed), checked_num_envs(num_envs)
+        self.protocol, self.training = protocol, training
+        self._emulators = [_emulators(self.game, protocol, num_envs, threads or 1, colour=False)]
+        if record:
+            self._emulators.append(_emulators(self.game, protocol, num_envs, threads or 1, colour=True))
+        self.action_meanings = tuple(action.name for action in self._emulators[0].ale.get_action_set())
+        self.num_actions = len(self.action_meanings)
+        self.stack: int | None = protocol.stack
+        self.frames_per_step = protocol.frame_skip
+        self.obs_shape = (protocol.stack, protocol.height, protocol.width)
+        self.obs_dtype = np.dtype(np.uint8)
+        self._resize = _resizer(protocol)
+        limit = protocol.max_frames_per_game
+        self._max_steps = _NO_LIMIT if limit is None else -(-limit // protocol.frame_skip)
+        self._games = np.full(num_envs, -1)  # index of the current game, per copy
+        self._steps = np.zeros(num_envs, np.int64)  # agent steps since it started
+        self._actions = [bytearray() for _ in range(num_envs)]
+        self._lives = np.zeros(num_envs, np.int64)  # lives at the start of the learning episode
+        self._stack = np.zeros((num_envs, *self.obs_shape), np.uint8)
+        self._screens: np.ndarray | None = None
+
+    def reset(self) -> np.ndarray:
+        """Starts the first (or next) game of every copy and returns `obs` `[E, stack, height, width]` uint8."""
+        self._games += 1
+        self._start(np.ones(self.num_envs, bool))
+        return self._stack.copy()
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Takes `actions` `[E]` and returns the `Step`.
+
+        A lost life that ends an episode clears the history in `obs`, while `next_obs` keeps it: it is the true
+        successor. At the time limit `truncated` is set; a game that is over on the same step is `terminated` alone.
+        The frame on which a game is over is not seen: Deviations D5, D6.
+
+        Raises:
+            ValueError: if `actions` is not `E` integers in `0 .. num_actions - 1`.
+            RuntimeError: before the first `reset`.
+        """
+        actions = checked_actions(actions, self.num_envs, self.num_actions)
+        if self._games[0] < 0:
+            raise RuntimeError("step before the first reset; call reset() once")
+        next_obs, reward, game_over, life_lost = self._advance(actions)
+        training_end = game_over | life_lost
+        truncated = (self._steps >= self._max_steps) & ~game_over
+        game_ended = game_over | truncated
+        if game_ended.any():
+            self._games[game_ended] += 1
+            self._start(game_ended)
+        terminated = training_end if self.training else game_over
+        return Step(self._stack.copy(), next_obs, reward, terminated, truncated, game_ended, training_end)
+
+    def close(self) -> None:
+        """Releases the emulators."""
+        for emulators in self._emulators:
+            emulators.close()
+
+    @property
+    def tape(self) -> tuple[Tape, ...]:
+        """One `Tape` per copy: with the run's seed, all the state there is."""
+        return tuple(
+            Tape(
+                int(self._games[env]),
+                self._game_seed(env),
+                np.frombuffer(bytes(self._actions[env]), np.uint8).astype(np.uint16),
+                zlib.crc32(self._stack[env]),
+            )
+            for env in range(self.num_envs)
+        )
+
+    def restore(self, tape: Sequence[Tape]) -> np.ndarray:
+        """Plays the games of `tape` again up to where they were, and returns the current `obs`.
+
+        The environment then goes on bit for bit as the one the tape came from. Replaying runs at the emulator's
+        speed: under half a second for a typical game.
+
+        Raises:
+            ValueError: if the tape is of another number of copies or another seed, or ends on another screen.
+        """
+        if len(tape) != self.num_envs:
+            raise ValueError(f"the tape has {len(tape)} copies, this environment {self.num_envs}")
+        self._games[:] = [one.game for one in tape]
+        for env, one in enumerate(tape):
+            if one.seed != self._game_seed(env):
+                raise ValueError(f"the tape of copy {env} is of another run seed or stream than seed {self.seed}")
+        lengths = np.array([len(one.actions) for one in tape])
+        # Copies are stepped together, so a shorter game starts later; what its copy did before is thrown away.
+        starts = lengths.max() - lengths
+        self._start(np.ones(self.num_envs, bool))
+        for moment in range(lengths.max() + 1):
+            starting = starts == moment
+            if moment and starting.any():
+                self._start(starting)
+            if moment < lengths.max():
+                playing = zip(tape, starts.tolist(), strict=True)
+                actions = [one.actions[moment - start] if moment >= start else 0 for one, start in playing]
+                self._advance(np.array(actions, np.int32))
+        for env, one in enumerate(tape):
+            if zlib.crc32(self._stack[env]) != one.checksum:
+                raise ValueError(
+                    f"the tape of copy {env} does not end on the screen it was recorded on: "
+                    "the game, the protocol, ale-py or OpenCV is not the same"
+                )
+        return self._stack.copy()
+
+    def screen(self, env: int = 0) -> np.ndarray:
+        """Returns the true screen of copy `env`, `[210, 160, 3]` uint8 RGB: the last raw frame, not pooled.
+
+        Raises:
+            RuntimeError: unless the environment was made with `record=True` and reset.
+        """
+        if self._screens is None:
+            raise RuntimeError("no colour screen is kept; make the environment with record=True and reset it")
+        return self._screens[env].copy()
+
+    def describe(self) -> dict[str, Any]:
+        """Returns everything that makes scores of two runs comparable or not, for a log and for a run's record."""
+        return {
+            "environment": f"atari/{self.game}",
+            "training": self.training,
+            **dataclasses.asdict(self.protocol),
+            "life_loss_terminates": self.training and self.protocol.life_loss_terminates,
+            "num_actions": self.num_actions,
+            "reward_clip": "none in the environment",
+        }
+
+    def _game_seed(self, env: int) -> int:
+        return episode_seed(self.seed, training=self.training, env=env, episode=int(self._games[env]))
+
+    def _start(self, which: np.ndarray) -> None:
+        """Starts game number `_games[e]` of every copy `e` where `which`."""
+        starting = np.flatnonzero(which).tolist()
+        seeds = np.array([self._game_seed(env) for env in starting])
+        frames, info = self._emulators[0].reset(seed=seeds, options={"reset_mask": which})
+        for env in starting:
+            self._actions[env].clear()
+            self._stack[env, :-1] = 0
+            self._resize(frames[env, -1], self._stack[env, -1])
+        self._steps[which] = 0
+        self._lives[which] = info["lives"][which]
+        for colour in self._emulators[1:]:
+            self._screens = colour.reset(seed=seeds, options={"reset_mask": which})[0][:, -1]
+
+    def _advance(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Steps every copy and returns `next_obs`, `reward`, `game_over` and `life_lost`; starts no game."""
+        frames, reward, game_over, _, info = self._emulators[0].step(actions)
+        for colour in self._emulators[1:]:
+            self._screens = colour.step(actions)[0][:, -1]
+        next_obs = np.empty_like(self._stack)
+        next_obs[:, :-1] = self._stack[:, 1:]
+        for env, action in enumerate(actions.tolist()):
+            self._resize(frames[env, -1], next_obs[env, -1])
+            self._actions[env].append(action)
+        self._steps += 1
+        self._stack[:] = next_obs
+        life_lost = np.zeros(self.num_envs, bool)
+        if self.protocol.life_loss_terminates:
+            life_lost = info["lives"] < self._lives
+            if life_lost.any():
+                self._lives[life_lost] = info["lives"][life_lost]
+                if self.training:
+                    self._stack[life_lost, :-1] = 0
+        return next_obs, reward.astype(np.float32), game_over.astype(bool), life_lost
+
+
+def games() -> list[str]:
+    """Lists the games of ale-py by their names.
+
+    Raises:
+        MissingExtra: if ale-py is not installed.
+    """
+    return sorted(_ale_py().roms.get_all_rom_ids())
+
+
+def game_id(name: str) -> str:
+    """Returns the name of a game as ale-py spells it: `ms_pacman` for `MsPacman`, `ms-pacman` or `MS_PACMAN`.
+
+    Raises:
+        ValueError: for a name that is no game; the nearest are listed.
+    """
+    available = games()
+    found = {squeeze(game): game for game in available}.get(squeeze(name))
+    if found is None:
+        raise ValueError(f"unknown Atari game {name!r}{nearest(name, available)}")
+    return found
+
+
+@functools.cache
+def _ale_py() -> Any:
+    """Imports ale-py with everything used here, and silences its banner."""
+    try:
+        import ale_py
+        import ale_py.roms
+        import ale_py.vector_env
+    except ImportError as error:
+        raise MissingExtra("ale-py", "atari") from error
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    return ale_py
+
+
+def _emulators(game: str, protocol: AtariProtocol, num_envs: int, threads: int, *, colour: bool) -> Any:
+    """Makes ale-py's vector environment with every default that would change the game set by hand."""
+    return _ale_py().vector_env.AtariVectorEnv(
+        game,
+        num_envs,
+        num_threads=min(threads, num_envs),
+        max_num_frames_per_episode=_NO_LIMIT,
+        repeat_action_probability=protocol.repeat_action_probability,
+        full_action_space=protocol.action_set == "full",
+        img_height=SCREEN_HEIGHT,
+        img_width=SCREEN_WIDTH,
+        grayscale=not colour,
+        stack_num=1,
+        frameskip=protocol.frame_skip,
+        maxpool=protocol.frame_pool == 2 and not colour,
+        noop_max=protocol.noop_max + 1,  # ale-py draws from 0 .. noop_max - 1
+        episodic_life=False,
+        life_loss_info=False,
+        reward_clipping=False,
+        use_fire_reset=protocol.fire_reset,
+    )
+
+
+def _resizer(protocol: AtariProtocol) -> Any:
+    """Returns a function that scales a raw frame into a frame of the observation, in place."""
+    try:
+        import cv2
+    except ImportError as error:
+        raise MissingExtra("opencv-python-headless", "atari") from error
+    interpolation = {"bilinear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA}[protocol.resize]
+    size = (protocol.width, protocol.height)
+
+    def resize(frame: np.ndarray, out: np.ndarray) -> None:
+        cv2.resize(frame, size, dst=out, interpolation=interpolation)
+
+    return resize

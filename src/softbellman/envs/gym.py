@@ -1,0 +1,278 @@
+"""Any Gymnasium environment with a Box observation and Discrete actions.
+
+Copies are stepped one after the other as plain scalar environments and reset right after an episode's end. Nothing
+here depends on the automatic reset of Gymnasium's vector environments, whose next-step form slips in a step that
+ignores its action and leads from one episode into the next.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from softbellman.envs import (
+    MissingExtra,
+    Tape,
+    checked_actions,
+    checked_num_envs,
+    checked_seed,
+    episode_seed,
+    nearest,
+)
+from softbellman.envs.step import Step
+
+try:
+    import gymnasium
+except ImportError as error:
+    raise MissingExtra("gymnasium", "train") from error
+
+_CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
+
+
+class GymEnv:
+    """`E` copies of one Gymnasium environment for one run, as a `HostEnv`.
+
+    Observations keep their dtype if it is uint8 and are float32 otherwise. A uint8 image with its channels last is
+    turned to channels first, the layout of every network here. Actions are `0 .. n - 1`, whatever the environment's
+    own first action. Every episode starts from a seed of its own, a function of the run's seed, the stream (training
+    or test), the copy and the episode's index, so that an episode can be played again from its `tape`.
+
+    Arrays in a returned `Step` are copies: an environment that writes into the same array at every step does no harm.
+    """
+
+    def __init__(
+        self,
+        environment: str | Callable[[], gymnasium.Env],
+        *,
+        seed: int,
+        num_envs: int = 1,
+        training: bool = True,
+        max_episode_steps: int | None = None,
+        frame_skip: int = 1,
+        options: Mapping[str, Any] | None = None,
+    ):
+        """Makes the copies; the first `reset` starts the episodes.
+
+        Args:
+            environment: a Gymnasium id, `module:id` for one that an import registers, or a function that makes a copy.
+            seed: seed of the run, `>= 0`.
+            num_envs: number of copies `E`.
+            training: False gives test episodes: another stream of seeds.
+            max_episode_steps: time limit, in steps of the environment; it cuts an episode (`truncated`) and replaces
+                the limit that the id is registered with. None keeps the latter.
+            frame_skip: steps of the environment for which an action is held, rewards summed; less at an end.
+            options: keyword arguments for the environment itself, when it is given by its id.
+
+        Raises:
+            ValueError: for an unknown id, a space that does not fit, or a frame skip on top of another.
+        """
+        self.seed, self.num_envs, self.training = checked_seed(seed), checked_num_envs(num_envs), training
+        self.name = environment if isinstance(environment, str) else getattr(environment, "__name__", "environment")
+        self._envs = [_make(environment, max_episode_steps, options or {}) for _ in range(num_envs)]
+        first = self._envs[0]
+        self.max_episode_steps = first.spec.max_episode_steps if first.spec else max_episode_steps
+        self.frame_skip = frame_skip
+        self.frames_per_step = frame_skip * refuse_double_frame_skip(first, frame_skip)
+        observations, actions = _checked_spaces(first, self.name)
+        self.num_actions, self._first_action = int(actions.n), int(actions.start)
+        self._shape = observations.shape
+        self.obs_dtype = np.dtype(np.uint8 if observations.dtype == np.uint8 else np.float32)
+        self._channels_last = (
+            self.obs_dtype == np.uint8
+            and len(self._shape) == 3
+            and self._shape[-1] in _CHANNELS
+            and self._shape[0] not in _CHANNELS
+        )
+        self.obs_shape = (self._shape[-1], *self._shape[:-1]) if self._channels_last else self._shape or (1,)
+        self.stack: int | None = None
+        self._episodes = [-1] * num_envs
+        self._actions: list[list[int]] = [[] for _ in range(num_envs)]
+        self._obs = np.zeros((num_envs, *self.obs_shape), self.obs_dtype)
+
+    def reset(self) -> np.ndarray:
+        """Starts the first (or next) episode of every copy and returns `obs` `[E, *obs_shape]`."""
+        for env in range(self.num_envs):
+            self._start(env, self._episodes[env] + 1)
+        return self._obs.copy()
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Takes `actions` `[E]` and returns the `Step`; a copy whose episode ended is reset at once.
+
+        Raises:
+            ValueError: for actions out of range, or an observation or reward of the environment that is not finite or
+                not of the declared shape.
+            RuntimeError: before the first `reset`.
+        """
+        actions = checked_actions(actions, self.num_envs, self.num_actions)
+        if self._episodes[0] < 0:
+            raise RuntimeError("step before the first reset; call reset() once")
+        next_obs = np.empty_like(self._obs)
+        reward = np.zeros(self.num_envs, np.float32)
+        ends = np.zeros((2, self.num_envs), bool)
+        for env, action in enumerate(actions.tolist()):
+            next_obs[env], reward[env], *ends[:, env] = self._play(env, action)
+            self._obs[env] = next_obs[env]
+            if ends[:, env].any():
+                self._start(env, self._episodes[env] + 1)
+        terminated, truncated = ends
+        return Step(self._obs.copy(), next_obs, reward, terminated, truncated, terminated | truncated, terminated)
+
+    def close(self) -> None:
+        """Closes the copies."""
+        for env in self._envs:
+            env.close()
+
+    @property
+    def tape(self) -> tuple[Tape, ...]:
+        """One `Tape` per copy: with the run's seed, all the state there is of a deterministic environment."""
+        return tuple(
+            Tape(episode, self._seed(env, episode), np.array(actions, np.uint16), zlib.crc32(self._obs[env]))
+            for env, (episode, actions) in enumerate(zip(self._episodes, self._actions, strict=True))
+        )
+
+    def restore(self, tape: Sequence[Tape]) -> np.ndarray:
+        """Plays the episodes of `tape` again up to where they were, and returns the current `obs`.
+
+        Raises:
+            ValueError: if the tape is of another number of copies or another seed, or if the environment, played
+                again with the same seed and actions, ends on another observation: it cannot be resumed exactly.
+        """
+        if len(tape) != self.num_envs:
+            raise ValueError(f"the tape has {len(tape)} copies, this environment {self.num_envs}")
+        for env, one in enumerate(tape):
+            if one.seed != self._seed(env, one.game):
+                raise ValueError(f"the tape of copy {env} is of another run seed or stream than seed {self.seed}")
+            self._start(env, one.game)
+            for action in one.actions.tolist():
+                self._obs[env] = self._play(env, action)[0]
+            if zlib.crc32(self._obs[env]) != one.checksum:
+                raise ValueError(
+                    f"{self.name}, played again from its seed and actions, does not end where it did: "
+                    "it draws random numbers that reset(seed=...) does not fix, or it is not the same version"
+                )
+        return self._obs.copy()
+
+    def describe(self) -> dict[str, Any]:
+        """Returns everything that makes scores of two runs comparable or not, for a log and for a run's record."""
+        spec = self._envs[0].spec
+        return {
+            "environment": f"gym/{self.name}",
+            "training": self.training,
+            "frame_skip": self.frame_skip,
+            "frames_per_step": self.frames_per_step,
+            "max_episode_steps": self.max_episode_steps,
+            "options": dict(spec.kwargs) if spec else {},
+            "num_actions": self.num_actions,
+            "reward_clip": "none in the environment",
+        }
+
+    def _seed(self, env: int, episode: int) -> int:
+        return episode_seed(self.seed, training=self.training, env=env, episode=episode)
+
+    def _start(self, env: int, episode: int) -> None:
+        self._episodes[env] = episode
+        self._actions[env].clear()
+        obs, _ = self._envs[env].reset(seed=self._seed(env, episode))
+        self._obs[env] = self._checked(obs)
+
+    def _play(self, env: int, action: int) -> tuple[np.ndarray, float, bool, bool]:
+        """Holds `action` for `frame_skip` steps of copy `env`, or up to the episode's end."""
+        self._actions[env].append(action)
+        total = 0.0
+        for _ in range(self.frame_skip):
+            obs, reward, terminated, truncated, _ = self._envs[env].step(self._first_action + action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        if not np.isfinite(total):
+            raise ValueError(f"{self.name} gave the reward {total}")
+        return self._checked(obs), total, bool(terminated), bool(truncated)
+
+    def _checked(self, obs: Any) -> np.ndarray:
+        """Returns an observation in the shape, layout and dtype promised, or raises."""
+        array = np.asarray(obs)
+        if array.shape != self._shape:
+            raise ValueError(f"{self.name} gave an observation of shape {array.shape}, its space says {self._shape}")
+        if self.obs_dtype == np.uint8 and array.dtype != np.uint8:
+            raise ValueError(f"{self.name} gave an observation of dtype {array.dtype}, its space says uint8")
+        with np.errstate(over="ignore"):
+            array = array.astype(self.obs_dtype, copy=False)
+        if self.obs_dtype == np.float32 and not np.isfinite(array).all():
+            raise ValueError(f"{self.name} gave an observation that is not finite in float32: {obs}")
+        return np.moveaxis(array, -1, 0) if self._channels_last else array.reshape(self.obs_shape)
+
+
+def environments() -> list[str]:
+    """Lists the ids registered with Gymnasium, those of ale-py left out: they go by `atari/<game>`."""
+    return sorted(name for name, spec in gymnasium.registry.items() if "ale_py" not in str(spec.entry_point))
+
+
+def refuse_double_frame_skip(env: gymnasium.Env, frame_skip: int) -> int:
+    """Returns the number of frames that `env` itself skips per step, or raises if another skip must not go on top.
+
+    Raises:
+        ValueError: for a `frame_skip` below 1, one above 1 where the environment skips frames by itself, or an
+            environment that skips a random number of them.
+    """
+    if frame_skip < 1:
+        raise ValueError(f"frame_skip must be at least 1, got {frame_skip}: the environment would stand still")
+    own: Any = (env.spec.kwargs if env.spec else {}).get("frameskip")
+    for attribute in ("_frameskip", "frameskip", "frame_skip"):
+        own = getattr(env.unwrapped, attribute, None) if own is None else own
+    own = 1 if own is None else own
+    name = env.spec.id if env.spec else type(env.unwrapped).__name__
+    fix = "make it with frameskip=1, or, for an Atari game, use atari/<game>"
+    if not isinstance(own, int | np.integer):
+        raise ValueError(f"{name} skips a random number of frames, {own}, so frames cannot be counted: {fix}")
+    if frame_skip > 1 and own != 1:
+        raise ValueError(
+            f"{name} already skips {own} frames per step; frame_skip {frame_skip} would make that "
+            f"{own * frame_skip}: use frame_skip 1, {fix}"
+        )
+    return int(own)
+
+
+def _make(environment: Any, max_episode_steps: int | None, options: Mapping[str, Any]) -> gymnasium.Env:
+    """Makes one copy, its time limit replaced where one is given."""
+    if not isinstance(environment, str):
+        if options:
+            raise ValueError("options are for an environment given by its id; a function makes its own")
+        env = environment()
+        if not isinstance(env, gymnasium.Env):
+            raise ValueError(f"{environment!r} must make one gymnasium.Env, not a vector of them, got {type(env)}")
+        return env if max_episode_steps is None else gymnasium.wrappers.TimeLimit(env, max_episode_steps)
+    if environment.startswith("ALE/"):
+        raise ValueError(
+            f"gym/{environment}: use atari/<game>, which spells out its protocol, "
+            f"or ale_py:{environment} for the environment as ale-py registers it"
+        )
+    try:
+        return gymnasium.make(environment, max_episode_steps=max_episode_steps, disable_env_checker=True, **options)
+    except gymnasium.error.UnregisteredEnv as error:
+        raise ValueError(
+            f"unknown Gymnasium environment {environment!r}{nearest(environment, environments())}"
+        ) from error
+    except ModuleNotFoundError as error:
+        raise ValueError(f"gym/{environment}: {error}; module:id imports the module first") from error
+
+
+def _checked_spaces(env: gymnasium.Env, name: str) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
+    """Returns the spaces of observations and actions, or raises, with the space and what to do, for other kinds."""
+    observations, actions = env.observation_space, env.action_space
+    if isinstance(observations, gymnasium.spaces.Discrete):
+        raise ValueError(
+            f"{name} has the observation space {observations}; a Box is needed: wrap it in "
+            "gymnasium.wrappers.FlattenObservation (one-hot), or, if it is a finite MDP, use mdp/<example>"
+        )
+    if not isinstance(observations, gymnasium.spaces.Box):
+        raise ValueError(
+            f"{name} has the observation space {observations}; a Box is needed: "
+            "wrap it in gymnasium.wrappers.FlattenObservation"
+        )
+    if not isinstance(actions, gymnasium.spaces.Discrete):
+        raise ValueError(
+            f"{name} has the action space {actions}; a Discrete one is needed, since the value of each action is "
+            "learned: wrap it in gymnasium.wrappers.TransformAction from an index to one of finitely many actions"
+        )
+    return observations, actions

@@ -1,0 +1,71 @@
+"""What every environment returns, whatever it is made of.
+
+Two observations, because they differ exactly when an episode ends: `next_obs` is the true successor of the
+action, which the target may bootstrap from; `obs` is what to act on next, already reset. Two ends, because a
+time limit is not an end of the task: only `terminated` stops bootstrapping.
+"""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+Array = Any  # a NumPy array on the host, a JAX array on a device
+
+
+class Step(NamedTuple):
+    """One step of `E` environments side by side.
+
+    Attributes:
+        obs: `[E, *obs_shape]`, what to act on next; the first observation of the next episode where one ended.
+        next_obs: `[E, *obs_shape]`, the true successor of the action taken.
+        reward: `[E]` float32, raw: never clipped, never scaled.
+        terminated: `[E]` bool, an end for the learner: no bootstrapping. A lost life where the protocol says so.
+        truncated: `[E]` bool, cut by a time limit: the target bootstraps from `next_obs`.
+        game_ended: `[E]` bool, the whole game is over and was started anew: the unit in which scores are counted.
+            True wherever `truncated` is; False on a step that only lost a life.
+        training_end: `[E]` bool, what `terminated` would be in training. In a training environment the two are one;
+            in a test game, which goes on after a lost life, this says where the learner would see an end.
+    """
+
+    obs: Array
+    next_obs: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+    game_ended: Array
+    training_end: Array
+
+
+@runtime_checkable
+class HostEnv(Protocol):
+    """`E` copies of one environment, stepped on the host, for one run.
+
+    An implementation is made with its seed. The same seed and the same actions give the same steps.
+
+    Attributes:
+        num_envs: `E`.
+        num_actions: number of actions; the learner's actions are `0 .. num_actions - 1`, whatever the environment's own.
+        obs_shape: shape of one observation, the stack axis (if any) first: `(4, 84, 84)` for Atari.
+        obs_dtype: dtype of the observations, `uint8` for pixels.
+        stack: number of frames along the first axis of an observation, or None when an observation is one frame.
+        frames_per_step: emulator frames that one agent step advances (4 for Atari, 1 elsewhere).
+    """
+
+    num_envs: int
+    num_actions: int
+    obs_shape: tuple[int, ...]
+    obs_dtype: np.dtype[Any]
+    stack: int | None
+    frames_per_step: int
+
+    def reset(self) -> np.ndarray:
+        """Starts the first (or next) game of every copy and returns `obs` `[E, *obs_shape]`."""
+        ...
+
+    def step(self, actions: np.ndarray) -> Step:
+        """Takes `actions` `[E]` (integers in `0 .. num_actions - 1`) and returns the `Step`."""
+        ...
+
+    def close(self) -> None:
+        """Releases the emulators."""
+        ...

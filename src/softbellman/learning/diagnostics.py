@@ -1,0 +1,106 @@
+"""What is measured of a learner, besides its score: values, the operator's effect on them, gradients.
+
+Every quantity is defined here once; names are the columns of `metrics.csv`.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from softbellman.learning.learner import LearnerState, td_loss
+from softbellman.learning.networks import Network
+from softbellman.learning.replay import Transition
+from softbellman.learning.settings import LearnerSettings
+
+_CHUNK = 320
+
+
+class ValueStatistics(NamedTuple):
+    """Means over held-out states `s`. `Q` is the online network, `Q'` the target network.
+
+    Attributes:
+        held_out_value: `max_a Q(s, a)`, the paper's "estimated Q-values" (Figs. 3 and 4), for every operator.
+        held_out_operator_value: `op(Q'(s), Q(s))`, what the operator would hand to a target.
+        action_gap: best minus second-best of `Q(s)`.
+        policy_entropy: entropy, in nats, of the policy that the operator averages with.
+        operator_gap: `max_a Q'(s, a) - op(Q'(s), Q(s))`.
+        operator_slope: `gamma` times the l1 norm of the operator's gradient at `Q'(s)`; above 1 the operator is
+            locally expansive.
+        q_std: standard deviation of `Q(s)` over the actions: the scale that gives tau its meaning.
+    """
+
+    held_out_value: jax.Array
+    held_out_operator_value: jax.Array
+    action_gap: jax.Array
+    policy_entropy: jax.Array
+    operator_gap: jax.Array
+    operator_slope: jax.Array
+    q_std: jax.Array
+
+
+class GradientStatistics(NamedTuple):
+    """Statistics of the loss gradient in the last layer's weights, over independent minibatches.
+
+    Attributes:
+        gradient_norm: mean of the l2 norms (the quantity of the paper's Figs. 5 and 6).
+        gradient_norm_of_mean: l2 norm of the mean gradient.
+        gradient_variance: population variance over the minibatches, a mean over coordinates, as the authors' code logs.
+        gradient_mean: mean over minibatches and coordinates, as the authors' code logs.
+    """
+
+    gradient_norm: jax.Array
+    gradient_norm_of_mean: jax.Array
+    gradient_variance: jax.Array
+    gradient_mean: jax.Array
+
+
+@partial(jax.jit, static_argnames=("network", "gamma"))
+def _value_sums(
+    state: LearnerState, operator: Any, obs: jax.Array, network: Network, gamma: float
+) -> ValueStatistics:
+    q, q_target = network.apply(state.params, obs), network.apply(state.target_params, obs)
+    best_first = -jnp.sort(-q, axis=-1)
+    weights = operator.weights(q)
+    entropy = -jnp.sum(jnp.where(weights > 0, weights * jnp.log(jnp.where(weights > 0, weights, 1.0)), 0.0), axis=-1)
+    value = operator(q_target, q)
+    slope = gamma * jnp.sum(jnp.abs(operator.gradient(q_target, q)), axis=-1)
+    gap = best_first[:, 0] - best_first[:, min(1, q.shape[1] - 1)]
+    per_state = (q.max(axis=-1), value, gap, entropy, q_target.max(axis=-1) - value, slope, q.std(axis=-1))
+    return ValueStatistics(*(x.sum() for x in per_state))
+
+
+def value_statistics(
+    state: LearnerState, operator: Any, obs: Any, network: Network, gamma: float
+) -> dict[str, float]:
+    """Computes the means of `ValueStatistics` over held-out observations `[N, *obs_shape]`, in chunks."""
+    sums = [
+        _value_sums(state, operator, obs[start : start + _CHUNK], network, gamma)
+        for start in range(0, len(obs), _CHUNK)
+    ]
+    return {name: float(sum(float(getattr(part, name)) for part in sums) / len(obs)) for name in ValueStatistics._fields}
+
+
+@partial(jax.jit, static_argnames=("network", "settings"))
+def _last_layer_gradient(
+    state: LearnerState, operator: Any, batch: Transition, network: Network, settings: LearnerSettings
+) -> jax.Array:
+    def loss(last_weights: jax.Array) -> jax.Array:
+        last = {**state.params[network.last_layer], "w": last_weights}
+        params = {**state.params, network.last_layer: last}
+        return td_loss(params, state.target_params, operator, batch, network, settings)[0]
+
+    return jax.grad(loss)(state.params[network.last_layer]["w"])
+
+
+def gradient_statistics(
+    state: LearnerState, operator: Any, batches: list[Transition], network: Network, settings: LearnerSettings
+) -> dict[str, float]:
+    """Computes `GradientStatistics` over independent minibatches, each with the loss that training uses."""
+    gradients = jnp.stack([_last_layer_gradient(state, operator, batch, network, settings) for batch in batches])
+    flat = gradients.reshape(len(batches), -1)
+    statistics = GradientStatistics(
+        jnp.linalg.norm(flat, axis=1).mean(), jnp.linalg.norm(flat.mean(0)), flat.var(0).mean(), flat.mean()
+    )
+    return {name: float(value) for name, value in statistics._asdict().items()}

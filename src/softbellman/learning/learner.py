@@ -1,0 +1,202 @@
+"""The one learner: four pure functions on one state.
+
+`init` makes the state, `act` chooses actions, `td_loss` is the only place that calls a Bellman operator, and
+`learn_step` moves the state on by one update. Both training loops and all operators share them.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from softbellman.learning.networks import Network, Params
+from softbellman.learning.replay import Transition
+from softbellman.learning.settings import LearnerSettings
+
+
+class Operator(Protocol):
+    """What the learner needs of a Bellman operator: a function from values `[..., A]` to `[...]`."""
+
+    def __call__(self, q: Any, selector: Any = None) -> Any: ...
+
+
+class LearnerState(NamedTuple):
+    """All that the learner carries from update to update.
+
+    Attributes:
+        params: the online network, which acts and learns.
+        target_params: the target network, a copy of `params` made every `target_period_updates`.
+        opt_state: the optimiser's accumulators.
+        updates: number of updates made, int32.
+    """
+
+    params: Params
+    target_params: Params
+    opt_state: optax.OptState
+    updates: jax.Array
+
+
+class UpdateMetrics(NamedTuple):
+    """What one update tells: the loss, as the optimiser sees it, and the mean of `Q(s, a)` over the minibatch."""
+
+    loss: jax.Array
+    q_taken: jax.Array
+
+
+def make_optimizer(settings: LearnerSettings) -> optax.GradientTransformation:
+    """Builds the centred RMSProp of DeepMind's DQN, or PyTorch's.
+
+    One decay for both moments, accumulators from zero, no momentum:
+    `step = lr g / sqrt(E[g^2] - E[g]^2 + eps)` with epsilon inside the root (Mnih et al. 2015, the authors),
+    `step = lr g / (sqrt(E[g^2] - E[g]^2) + eps)` with epsilon outside it (PyTorch, MinAtar's example).
+    """
+    if settings.optimizer == "adam":
+        return optax.adam(settings.learning_rate, eps=settings.optimizer_epsilon)
+    return optax.rmsprop(
+        settings.learning_rate,
+        decay=settings.rmsprop_decay,
+        eps=settings.optimizer_epsilon,
+        centered=True,
+        eps_in_sqrt=settings.optimizer == "rmsprop",
+        initial_scale=0.0,
+    )
+
+
+def init(network: Network, settings: LearnerSettings, key_init: jax.Array) -> LearnerState:
+    """Makes the first state; the target network is a copy of the online one. The key is consumed."""
+    params = network.init(key_init)
+    opt_state = make_optimizer(settings).init(params)
+    return LearnerState(params, jax.tree.map(jnp.copy, params), opt_state, jnp.zeros((), jnp.int32))
+
+
+def act(network: Network, params: Params, obs: jax.Array, key_act: jax.Array, epsilon: jax.Array) -> jax.Array:
+    """Chooses epsilon-greedy actions on Q; never depends on the operator. Ties go to the lowest index.
+
+    Args:
+        network: the Q-network.
+        params: the online parameters.
+        obs: `[E, *obs_shape]`.
+        key_act: a key, consumed.
+        epsilon: probability of an action drawn uniformly from all `A`.
+
+    Returns:
+        Actions `[E]` int32.
+    """
+    q = network.apply(params, obs)
+    explore, random_action = exploration(key_act, q.shape[0], q.shape[1], epsilon)
+    return jnp.where(explore, random_action, jnp.argmax(q, axis=-1)).astype(jnp.int32)
+
+
+def exploration(key_act: jax.Array, num_envs: int, num_actions: int, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Draws which environments explore `[E]` bool, and the action `[E]` int32 that each would take. Consumes the key."""
+    key_explore, key_action = jax.random.split(key_act)
+    explore = jax.random.uniform(key_explore, (num_envs,)) < epsilon
+    return explore, jax.random.randint(key_action, (num_envs,), 0, num_actions)
+
+
+def td_target(
+    operator: Operator, reward: jax.Array, discount: jax.Array, q_next: jax.Array, q_next_online: jax.Array
+) -> jax.Array:
+    """Computes `reward + discount * op(q_next, q_next_online)`, the target of the paper's Eq. 1 and of S-DDQN.
+
+    Where the discount is 0 the bootstrap is left out, not multiplied: a NaN behind a terminal does no harm.
+
+    Args:
+        operator: the Bellman operator; `double(op)` takes its weights from `q_next_online`.
+        reward: `[B]`, clipped already.
+        discount: `[B]`, `gamma * (1 - terminated)`.
+        q_next: `[B, A]`, the target network's values at the next observation.
+        q_next_online: `[B, A]`, the online network's values there.
+
+    Returns:
+        Targets `[B]`.
+
+    Raises:
+        ValueError: if `reward` and `discount` are not of shape `[B]`.
+    """
+    if reward.shape != q_next.shape[:-1] or discount.shape != reward.shape:
+        raise ValueError(
+            f"reward {reward.shape} and discount {discount.shape} must have the shape {q_next.shape[:-1]} of the values"
+        )
+    bootstrap = operator(q_next, q_next_online)
+    return reward + jnp.where(discount > 0, discount * jnp.where(discount > 0, bootstrap, 0.0), 0.0)
+
+
+def huber(error: jax.Array, delta: float) -> jax.Array:
+    """Computes `0.5 min(|d|, delta)^2 + delta (|d| - min(|d|, delta))`; its gradient is `d` clipped to `+-delta`."""
+    bounded = jnp.minimum(jnp.abs(error), delta)
+    return 0.5 * bounded**2 + delta * (jnp.abs(error) - bounded)
+
+
+def td_loss(
+    params: Params,
+    target_params: Params,
+    operator: Operator,
+    batch: Transition,
+    network: Network,
+    settings: LearnerSettings,
+) -> tuple[jax.Array, UpdateMetrics]:
+    """Computes the Huber loss of the temporal-difference error (the paper's Eq. 1), and the metrics of the minibatch.
+
+    Rewards are clipped here and nowhere else. No gradient flows through the target. The pass of the online network
+    over `next_obs` is dropped by the compiler for operators that do not use it.
+
+    Args:
+        params: the online network's parameters, by which the loss is differentiated.
+        target_params: the target network's parameters.
+        operator: the Bellman operator.
+        batch: `B` transitions; `obs` `[B, *obs_shape]`, `action` `[B]`, `reward` `[B]` raw, `discount` `[B]`.
+        network: the Q-network.
+        settings: reward clip, Huber's delta, sum or mean over the minibatch.
+
+    Returns:
+        The scalar loss, and the metrics.
+    """
+    q = network.apply(params, batch.obs)
+    q_taken = jnp.take_along_axis(q, batch.action[:, None], axis=-1)[:, 0]
+    reward = batch.reward
+    if settings.reward_clip is not None:
+        reward = jnp.clip(reward, -settings.reward_clip, settings.reward_clip)
+    q_next = network.apply(target_params, batch.next_obs)
+    q_next_online = network.apply(params, batch.next_obs)
+    target = jax.lax.stop_gradient(td_target(operator, reward, batch.discount, q_next, q_next_online))
+    losses = huber(target - q_taken, settings.huber_delta)
+    loss = jnp.sum(losses) if settings.loss_reduction == "sum" else jnp.mean(losses)
+    return loss, UpdateMetrics(loss, jnp.mean(q_taken))
+
+
+def learn_step(
+    state: LearnerState, operator: Operator, batch: Transition, network: Network, settings: LearnerSettings
+) -> tuple[LearnerState, UpdateMetrics]:
+    """Makes one update of the online network; the target network stays (`copy_target` moves it)."""
+    gradient, metrics = jax.grad(td_loss, has_aux=True)(
+        state.params, state.target_params, operator, batch, network, settings
+    )
+    steps, opt_state = make_optimizer(settings).update(gradient, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, steps)
+    return state._replace(params=params, opt_state=opt_state, updates=state.updates + 1), metrics
+
+
+def copy_target(state: LearnerState) -> LearnerState:
+    """Copies the online network into the target network; due before updates 0, P, 2P, ... of period P."""
+    return state._replace(target_params=jax.tree.map(jnp.copy, state.params))
+
+
+def epsilon_at(agent_steps: Any, settings: LearnerSettings) -> Any:
+    """Computes the exploration rate at a step: `epsilon_start` until replay starts, then linear, then `epsilon_end`.
+
+    Args:
+        agent_steps: agent steps taken so far (an integer, or an array of them).
+        settings: `epsilon_start`, `epsilon_end`, `epsilon_decay_steps` (0: the end value at once), `replay_start_steps`.
+
+    Returns:
+        The probability of a random action, never outside the two corner values.
+    """
+    since = agent_steps - settings.replay_start_steps
+    if settings.epsilon_decay_steps == 0:
+        fraction = jnp.where(since >= 0, 1.0, 0.0) if isinstance(since, jax.Array) else float(since >= 0)
+    else:
+        fraction = since / settings.epsilon_decay_steps
+        fraction = jnp.clip(fraction, 0, 1) if isinstance(since, jax.Array) else min(max(fraction, 0.0), 1.0)
+    return settings.epsilon_start + fraction * (settings.epsilon_end - settings.epsilon_start)

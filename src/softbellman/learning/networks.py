@@ -1,0 +1,157 @@
+"""Q-networks as pairs of pure functions.
+
+A `Network` is `init(key) -> params` and `apply(params, obs) -> q`; parameters are nested dictionaries of float32
+arrays. Convolution weights keep the standard layout `[height, width, in, out]`, whatever `apply` does with them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Params = dict[str, dict[str, jax.Array]]
+
+
+class Network(NamedTuple):
+    """A Q-network.
+
+    Attributes:
+        init: `init(key) -> params`; the key is consumed.
+        apply: `apply(params, obs) -> q`, from `[B, *obs_shape]` to `[B, A]` float32.
+        last_layer: name of the layer whose weights the gradient statistics look at.
+    """
+
+    init: Callable[[jax.Array], Params]
+    apply: Callable[[Params, jax.Array], jax.Array]
+    last_layer: str
+
+
+class Init(NamedTuple):
+    """How a layer starts: weights uniform on `+-sqrt(gain / fan_in)`; biases the constant `bias`, or, if None, as the weights.
+
+    Attributes:
+        gain: 3 for He-uniform with unit gain (Lasagne's, the authors'), 1 for PyTorch's and Torch7's default.
+        bias: the constant (0.1 in the authors' code), or None.
+    """
+
+    gain: float
+    bias: float | None
+
+
+LASAGNE = Init(gain=3.0, bias=0.1)
+TORCH = Init(gain=1.0, bias=None)
+
+
+def _layer(key: jax.Array, shape: Sequence[int], init: Init) -> dict[str, jax.Array]:
+    """Draws one layer; the last axis of `shape` is the output, the others together are the fan-in."""
+    *inputs, outputs = shape
+    fan_in = 1
+    for size in inputs:
+        fan_in *= size
+    bound = (init.gain / fan_in) ** 0.5
+    key_weights, key_biases = jax.random.split(key)
+    weights = jax.random.uniform(key_weights, tuple(shape), minval=-bound, maxval=bound)
+    if init.bias is None:
+        biases = jax.random.uniform(key_biases, (outputs,), minval=-bound, maxval=bound)
+    else:
+        biases = jnp.full((outputs,), init.bias)
+    return {"w": weights, "b": biases}
+
+
+def _init_layers(shapes: dict[str, Sequence[int]], init: Init) -> Callable[[jax.Array], Params]:
+    def init_params(key: jax.Array) -> Params:
+        keys = jax.random.split(key, len(shapes))
+        return {name: _layer(k, shape, init) for k, (name, shape) in zip(keys, shapes.items(), strict=True)}
+
+    return init_params
+
+
+def _dense(layer: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    return x @ layer["w"] + layer["b"][None, :]
+
+
+def _expect_shape(obs: Any, shape: tuple[int, ...]) -> None:
+    if tuple(obs.shape[1:]) != shape:
+        raise ValueError(
+            f"this network takes observations of shape [batch, {', '.join(map(str, shape))}], got {list(obs.shape)}; "
+            "frames come first, height and width last."
+        )
+
+
+def mlp(obs_shape: Sequence[int], num_actions: int, hidden: Sequence[int] = (128, 128), init: Init = TORCH) -> Network:
+    """Builds a multilayer perceptron with ReLU; without hidden layers it is linear.
+
+    Args:
+        obs_shape: shape of one observation; it is flattened. Floats enter as they are, uint8 divided by 255.
+        num_actions: `A`.
+        hidden: widths of the hidden layers.
+        init: how the layers start.
+
+    Returns:
+        A network from `[B, *obs_shape]` to `[B, A]`.
+    """
+    sizes = [_product(obs_shape), *hidden, num_actions]
+    names = [*(f"dense_{i + 1}" for i in range(len(hidden))), "q"]
+    shapes = {name: (sizes[i], sizes[i + 1]) for i, name in enumerate(names)}
+
+    def apply(params: Params, obs: jax.Array) -> jax.Array:
+        _expect_shape(obs, tuple(obs_shape))
+        x = _to_float(obs).reshape(obs.shape[0], -1)
+        for name in names[:-1]:
+            x = jax.nn.relu(_dense(params[name], x))
+        return _dense(params["q"], x)
+
+    return Network(_init_layers(shapes, init), apply, "q")
+
+
+def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
+    """Builds the network of Mnih et al. 2015: three convolutions and 512 units.
+
+    `84 x 84 x 4` pixels, divided by 255; 32 filters 8x8 stride 4, 64 filters 4x4 stride 2, 64 filters 3x3 stride 1,
+    512 units, one output an action; ReLU between. 1,686,180 parameters with 4 actions.
+
+    Args:
+        num_actions: `A`.
+        init: how the layers start; the authors' default.
+
+    Returns:
+        A network from `[B, 4, 84, 84]` uint8 to `[B, A]` float32.
+    """
+    shapes: dict[str, Sequence[int]] = {
+        "conv_1": (8, 8, 4, 32),
+        "conv_2": (4, 4, 32, 64),
+        "conv_3": (3, 3, 64, 64),
+        "dense": (7 * 7 * 64, 512),
+        "q": (512, num_actions),
+    }
+
+    def apply(params: Params, obs: jax.Array) -> jax.Array:
+        _expect_shape(obs, (4, 84, 84))
+        x = _convolve(params["conv_1"], _to_float(jnp.moveaxis(obs, 1, -1)), stride=4)
+        x = _convolve(params["conv_2"], x, stride=2)
+        x = _convolve(params["conv_3"], x, stride=1)
+        x = jax.nn.relu(_dense(params["dense"], x.reshape(x.shape[0], -1)))
+        return _dense(params["q"], x)
+
+    return Network(_init_layers(shapes, init), apply, "q")
+
+
+def _convolve(layer: dict[str, jax.Array], x: jax.Array, stride: int) -> jax.Array:
+    """Convolves `x` `[B, H, W, C]` without padding, adds the bias and rectifies."""
+    x = jax.lax.conv_general_dilated(
+        x, layer["w"], (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    return jax.nn.relu(x + layer["b"][None, None, None, :])
+
+
+def _to_float(obs: jax.Array) -> jax.Array:
+    """Divides pixels (uint8) by 255; takes floats and bits as they are."""
+    return obs.astype(jnp.float32) / 255.0 if obs.dtype == jnp.uint8 else obs.astype(jnp.float32)
+
+
+def _product(shape: Sequence[int]) -> int:
+    product = 1
+    for size in shape:
+        product *= size
+    return product

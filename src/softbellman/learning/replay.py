@@ -1,0 +1,342 @@
+"""The frame-frugal replay buffer on the host: every frame is stored once, stacks are rebuilt when sampled.
+
+A transition needs `stack + 1` consecutive frames; stored whole, as `obs` and `next_obs`, it would take `2 * stack`.
+Here one ring of slots per environment holds the frames in the order in which they were seen:
+
+    slot      0    1    2    3*   4    5    6         3* successor of the last action of a game: no transition
+    frame     a    b    c    d    A    B    C         4  first frame of the next game
+    history   0    1    2    3    0    1    2         earlier frames of the same episode that a stack reaches
+    valid     yes  yes  yes  no   yes  yes  no        6  the open slot: acted on next
+
+The true successor of a game's last action has its own slot (`d`), so `next_obs` is right at a time limit too. A lost
+life ends an episode but not the game: the successor is also the next episode's first frame, and both share a slot.
+`valid` is the whole truth about what may be sampled. It is cleared when a slot that the transition needs is written
+anew, so that no window ever spans the write head, and sampling has nothing else to check.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from softbellman.envs.step import Step
+
+_REJECTION_ROUNDS = 8
+
+
+class Transition(NamedTuple):
+    """A batch of `B` transitions.
+
+    Attributes:
+        obs: `[B, *obs_shape]`, the observation acted on.
+        action: `[B]` int32.
+        reward: `[B]` float32, raw.
+        discount: `[B]` float32, `gamma * (1 - terminated)`: what multiplies the value of `next_obs`.
+        next_obs: `[B, *obs_shape]`, the true successor.
+    """
+
+    obs: Any
+    action: Any
+    reward: Any
+    discount: Any
+    next_obs: Any
+
+
+class FrameReplay:
+    """A uniform replay buffer over `num_envs` environments, one ring of frames each.
+
+    An episode here is the learner's: it ends where `Step.terminated` or `Step.truncated` says so, and a stack holds
+    zeros where it would reach back before the episode's first frame.
+
+    Attributes:
+        frames: `[capacity, *frame_shape]`, environment `e` owns slots `e * ring .. (e + 1) * ring - 1`.
+        action, reward, discount: `[capacity]`, the transition that starts at the slot's frame.
+        history: `[capacity]`, earlier frames of the episode that a stack ending here reaches, at most `stack - 1`.
+        valid: `[capacity]` bool, the slot starts a transition all of whose frames are stored.
+        written: frames written so far, one count per environment; the newest is in slot `(written - 1) % ring`.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        obs_shape: tuple[int, ...],
+        obs_dtype: Any,
+        stack: int | None,
+        num_envs: int = 1,
+        gamma: float,
+    ) -> None:
+        """Allocates an empty buffer; the operating system commits its pages as they are first written.
+
+        Args:
+            capacity: frame slots over all environments; a multiple of `num_envs`.
+            obs_shape: shape of one observation, the stack axis (if any) first.
+            obs_dtype: dtype of the observations, stored as it is.
+            stack: frames along the first axis of an observation, or None when an observation is one frame.
+            num_envs: environments stepped side by side, `E`.
+            gamma: discount factor, in `[0, 1]`.
+
+        Raises:
+            ValueError: an argument is out of range, or they do not fit each other.
+            MemoryError: the buffer would not fit into the memory there is.
+        """
+        needed = self.bytes_needed(capacity, obs_shape, obs_dtype, stack)
+        depth = 1 if stack is None else stack
+        if num_envs < 1:
+            raise ValueError(f"num_envs ({num_envs}) must be at least 1.")
+        if not 0.0 <= gamma <= 1.0:
+            raise ValueError(f"gamma ({gamma}) must be in [0, 1].")
+        if capacity % num_envs:
+            fit = max(capacity // num_envs, depth + 2) * num_envs
+            raise ValueError(f"capacity ({capacity}) must be a multiple of num_envs ({num_envs}); try {fit}.")
+        if capacity // num_envs < depth + 2:
+            raise ValueError(
+                f"capacity ({capacity}) gives {capacity // num_envs} frame slots to each of {num_envs} environments; "
+                f"a stack of {depth} needs at least {depth + 2}: set capacity to {num_envs * (depth + 2)} or more."
+            )
+        require_memory(needed, available_memory(), "capacity")
+        self.capacity, self.num_envs, self.gamma = capacity, num_envs, float(gamma)
+        self.obs_shape, self.obs_dtype, self.stack = tuple(obs_shape), np.dtype(obs_dtype), stack
+        self.frames = np.zeros((capacity, *_frame_shape(obs_shape, stack)), self.obs_dtype)
+        self.action = np.zeros(capacity, np.int32)
+        self.reward = np.zeros(capacity, np.float32)
+        self.discount = np.zeros(capacity, np.float32)
+        self.history = np.zeros(capacity, np.uint8)
+        self.valid = np.zeros(capacity, np.bool_)
+        self.written = [0] * num_envs
+        self._ring, self._depth, self._num_valid = capacity // num_envs, depth, 0
+        self._offsets = np.arange(1 - depth, 2)  # of a window's frames, from the frame acted on
+
+    @staticmethod
+    def bytes_needed(capacity: int, obs_shape: tuple[int, ...], obs_dtype: Any, stack: int | None) -> int:
+        """Returns the bytes that a buffer's arrays take once it is full: a frame and 14 bytes for each slot.
+
+        >>> FrameReplay.bytes_needed(1_000_000, (4, 84, 84), "uint8", stack=4)
+        7070000000
+
+        Raises:
+            ValueError: `capacity` is not positive, or `stack` and `obs_shape` do not fit each other.
+        """
+        if capacity < 1:
+            raise ValueError(f"capacity ({capacity}) must be positive.")
+        frame_bytes = math.prod(_frame_shape(obs_shape, stack)) * np.dtype(obs_dtype).itemsize
+        return int(capacity) * (frame_bytes + 4 + 4 + 4 + 1 + 1)
+
+    def __len__(self) -> int:
+        """Returns the number of transitions that can be sampled now."""
+        return self._num_valid
+
+    @property
+    def num_frames(self) -> int:
+        """The number of slots that hold a frame."""
+        return sum(min(written, self._ring) for written in self.written)
+
+    def start(self, obs: np.ndarray) -> None:
+        """Begins an episode in every environment, with `obs` `[E, *obs_shape]` as just returned by a reset.
+
+        Raises:
+            ValueError: `obs` has another shape or dtype than the buffer.
+        """
+        for env, frame in enumerate(self._newest_frames("obs", obs)):
+            self._open_slot(env, frame, history=0)
+
+    def add(self, actions: np.ndarray, step: Step) -> None:
+        """Stores the transitions of one step of every environment. Everything is copied.
+
+        Args:
+            actions: `[E]` integers, the actions that led to `step`.
+            step: what the environments returned.
+
+        Raises:
+            RuntimeError: `start` was not called.
+            ValueError: an array has another shape or dtype than the buffer; nothing was stored.
+        """
+        if not self.written[0]:
+            raise RuntimeError("start(obs) must be called with the first observations before add().")
+        successors = self._newest_frames("next_obs", step.next_obs)
+        first_frames = self._newest_frames("obs", step.obs)
+        actions = self._per_env("actions", actions)
+        if actions.dtype.kind not in "iu":
+            raise ValueError(f"actions must be integers, not {actions.dtype}.")
+        transitions = zip(
+            actions.tolist(),
+            self._per_env("reward", step.reward).tolist(),
+            self._per_env("terminated", step.terminated).tolist(),
+            self._per_env("truncated", step.truncated).tolist(),
+            self._per_env("game_ended", step.game_ended).tolist(),
+            strict=True,
+        )
+        for env, (action, reward, terminated, truncated, game_ended) in enumerate(transitions):
+            slot = env * self._ring + (self.written[env] - 1) % self._ring
+            history = min(int(self.history[slot]) + 1, self._depth - 1)
+            self.action[slot] = action
+            self.reward[slot] = reward
+            self.discount[slot] = 0.0 if terminated else self.gamma
+            self.valid[slot] = True
+            self._num_valid += 1
+            if game_ended:
+                self._open_slot(env, successors[env], history)
+                self._open_slot(env, first_frames[env], history=0)
+            else:
+                self._open_slot(env, successors[env], 0 if terminated or truncated else history)
+
+    def sample(self, rng: np.random.Generator, batch: int) -> Transition:
+        """Returns `batch` transitions, drawn uniformly and with replacement from all that are valid.
+
+        Raises:
+            RuntimeError: there is no transition to sample.
+        """
+        return self.gather(self.sample_indices(rng, batch))
+
+    def sample_indices(self, rng: np.random.Generator, batch: int) -> np.ndarray:
+        """Returns the slots `[batch]` int64 of transitions drawn as in `sample`; they hold until the next `add`.
+
+        Draws among the filled slots and rejects those without a transition; where that keeps failing, because next to
+        none has one, the valid slots are listed and drawn from directly.
+
+        Raises:
+            RuntimeError: there is no transition to sample.
+        """
+        if not self._num_valid:
+            raise RuntimeError(f"no transition to sample: the replay holds {self.num_frames} frames and no transition.")
+        filled = min(max(self.written), self._ring)
+        indices, found = np.empty(batch, np.int64), 0
+        for _ in range(_REJECTION_ROUNDS):
+            env, slot = np.divmod(rng.integers(self.num_envs * filled, size=batch), filled)
+            drawn = env * self._ring + slot
+            drawn = drawn[self.valid[drawn]][: batch - found]
+            indices[found : found + drawn.size] = drawn
+            found += drawn.size
+            if found == batch:
+                return indices
+        valid = np.flatnonzero(self.valid)
+        indices[found:] = valid[rng.integers(valid.size, size=batch - found)]
+        return indices
+
+    def gather(self, indices: np.ndarray) -> Transition:
+        """Returns the transitions at `indices` `[B]`, as given by `sample_indices`; `indices` is left unchanged.
+
+        `obs` and `next_obs` are two views of one fresh array: they share `stack - 1` frames.
+
+        Raises:
+            IndexError: a slot holds no transition that is complete.
+        """
+        if not self.valid[indices].all():
+            raise IndexError("indices must be slots of stored transitions: take them from sample_indices().")
+        env, slot = np.divmod(indices, self._ring)
+        slots = (slot[:, None] + self._offsets) % self._ring + (env * self._ring)[:, None]
+        window = self.frames.take(slots, axis=0)  # [B, depth + 1, *frame_shape]
+        before_start = self.history[indices][:, None] < -self._offsets
+        if before_start.any():
+            window[before_start] = 0
+        obs, next_obs = (window[:, 0], window[:, 1]) if self.stack is None else (window[:, :-1], window[:, 1:])
+        return Transition(obs, self.action[indices], self.reward[indices], self.discount[indices], next_obs)
+
+    def _open_slot(self, env: int, frame: np.ndarray, history: int) -> None:
+        """Writes `frame` over the oldest slot of `env`, after dropping the transitions that need what it held."""
+        oldest, first = self.written[env] % self._ring, env * self._ring
+        for later in range(self._depth):
+            slot = first + (oldest + later) % self._ring
+            if self.history[slot] < later:
+                break  # an episode began in between: no stack from here on reaches back to the oldest frame
+            if self.valid[slot]:
+                self.valid[slot] = False
+                self._num_valid -= 1
+        self.frames[first + oldest] = frame
+        self.history[first + oldest] = history
+        self.written[env] += 1
+
+    def _newest_frames(self, name: str, obs: np.ndarray) -> np.ndarray:
+        """Returns the newest frame of each observation, `[E, *frame_shape]`, after checking shape and dtype."""
+        obs = np.asarray(obs)
+        if obs.shape != (self.num_envs, *self.obs_shape) or obs.dtype != self.obs_dtype:
+            raise ValueError(
+                f"{name} is {obs.dtype} {list(obs.shape)}; this replay stores "
+                f"{self.obs_dtype} {[self.num_envs, *self.obs_shape]}."
+            )
+        return obs if self.stack is None else obs[:, -1]
+
+    def _per_env(self, name: str, values: np.ndarray) -> np.ndarray:
+        values = np.asarray(values)
+        if values.shape != (self.num_envs,):
+            raise ValueError(f"{name} has shape {list(values.shape)}; it must be [{self.num_envs}].")
+        return values
+
+
+def require_memory(bytes_needed: int, available: int | None, field: str) -> None:
+    """Refuses a request that does not fit into memory, before any work is done.
+
+    Args:
+        bytes_needed: bytes that will be allocated.
+        available: bytes that can be had, as `available_memory()` says; None, when unknown, checks nothing.
+        field: the configuration field to lower.
+
+    Raises:
+        MemoryError: with both numbers and the field.
+    """
+    if available is not None and bytes_needed > available:
+        raise MemoryError(
+            f"{bytes_needed:,} bytes needed ({bytes_needed / 2**30:.2f} GiB), {available:,} available "
+            f"({available / 2**30:.2f} GiB): lower {field}, to {available / bytes_needed:.1%} of its value at most."
+        )
+
+
+def available_memory() -> int | None:
+    """Returns the bytes a process can still allocate without swapping, or None where the system does not say.
+
+    The lower of Linux's `MemAvailable` and what the memory limits of the process's control groups leave.
+    """
+    try:
+        fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        available = int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        for pages in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES"):
+            try:
+                return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
+            except (AttributeError, OSError, ValueError):
+                continue
+        return None
+    return min([available, *_left_by_control_groups()])
+
+
+def _left_by_control_groups(proc: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> Iterator[int]:
+    """Yields the bytes that each limited group, or group above it, leaves; file cache it can drop counts as free."""
+    try:
+        groups = [line.split(":", 2) for line in Path(proc).read_text().splitlines()]
+    except OSError:
+        return
+    for _, controllers, path in groups:
+        if controllers == "":
+            mount, limit, usage, cache = Path(root), "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            mount, limit, usage = Path(root) / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            cache = "total_inactive_file"
+        else:
+            continue
+        group = mount / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if not folder.is_relative_to(mount):
+                break
+            try:
+                statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                used = int((folder / usage).read_text()) - int(statistics[cache])
+                yield max(int((folder / limit).read_text()) - used, 0)
+            except (OSError, KeyError, ValueError):
+                continue  # no such file here, or no limit ("max")
+
+
+def _frame_shape(obs_shape: tuple[int, ...], stack: int | None) -> tuple[int, ...]:
+    """Returns the shape of the part of an observation that is new at each step."""
+    if stack is None:
+        return tuple(obs_shape)
+    if not 1 <= stack <= 256:
+        raise ValueError(f"stack ({stack}) must be in 1 .. 256, or None when an observation is one frame.")
+    if not obs_shape or obs_shape[0] != stack:
+        raise ValueError(f"obs_shape {tuple(obs_shape)} must begin with stack ({stack}), the stack axis first.")
+    return tuple(obs_shape[1:])

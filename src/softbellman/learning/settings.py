@@ -1,0 +1,45 @@
+"""The numbers that the learner is run with. No JAX here: a command line can read them at once."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerSettings:
+    """How the learner learns. The defaults are the authors' (their `run_nature.py`), step for step.
+
+    Attributes:
+        gamma: discount factor, in `[0, 1)`.
+        learning_rate: step size of the optimiser.
+        optimizer: `rmsprop` (centred, epsilon inside the root, as DeepMind's), `rmsprop-torch` (epsilon outside), `adam`.
+        rmsprop_decay: decay of both moments of RMSProp.
+        optimizer_epsilon: the optimiser's epsilon.
+        huber_delta: where the Huber loss turns linear.
+        loss_reduction: `sum` or `mean` over the minibatch.
+        reward_clip: rewards are clipped to `+-reward_clip` in the loss; None leaves them raw.
+        batch_size: transitions in a minibatch, drawn uniformly with replacement.
+        update_period_steps: agent steps from one update to the next.
+        target_period_updates: updates from one copy of the target network to the next.
+        replay_capacity: frames that the replay holds, in each run.
+        replay_start_steps: agent steps with uniformly random actions before the first update.
+        epsilon_start: exploration rate until replay starts.
+        epsilon_end: exploration rate after its decay.
+        epsilon_decay_steps: agent steps over which epsilon falls linearly, counted from `replay_start_steps`.
+    """
+
+    gamma: float = 0.99
+    learning_rate: float = 0.00025
+    optimizer: Literal["rmsprop", "rmsprop-torch", "adam"] = "rmsprop"
+    rmsprop_decay: float = 0.95
+    optimizer_epsilon: float = 0.01
+    huber_delta: float = 1.0
+    loss_reduction: Literal["sum", "mean"] = "sum"
+    reward_clip: float | None = 1.0
+    batch_size: int = 32
+    update_period_steps: int = 4
+    target_period_updates: int = 2_500
+    replay_capacity: int = 1_000_000
+    replay_start_steps: int = 50_000
+    epsilon_start: float = 1.0
+    epsilon_end: float = 0.1
+    epsilon_decay_steps: int = 1_000_000

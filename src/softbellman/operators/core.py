@@ -1,0 +1,351 @@
+"""Bellman operators as values: what the actions of a next state are worth together.
+
+An operator is a small frozen dataclass. Called on action values it gives their worth; `weights` is the policy it
+averages with, `gradient` its derivative. The functions `maximum`, `mean`, `softmax`, `mellowmax` and `double` build
+one and check its parameter; a user's own is a subclass of `Operator` with one method.
+"""
+
+import math
+import numbers
+from typing import ClassVar
+
+import array_api_compat as compat
+
+from softbellman.operators.laws import Laws
+from softbellman.operators.pytrees import operator, register_pytrees
+from softbellman.operators.row import (
+    Array,
+    Number,
+    Row,
+    centre,
+    differentiate,
+    legal_actions,
+    real,
+    repeat,
+    scaled,
+    stop_gradient,
+)
+
+
+class Operator:
+    """Say what action values are worth together. The base of every operator.
+
+    A new operator defines `policy`; one that is no average with its policy defines `offset` too. Masks, dtypes and
+    large values have been dealt with when these are called, and all else follows from them.
+    """
+
+    laws: ClassVar[Laws] = Laws()
+
+    def __post_init__(self) -> None:
+        """Let JAX know the class, where JAX is loaded. It checks nothing: JAX runs it again, with tracers."""
+        register_pytrees()
+
+    def policy(self, row: Row) -> Array:
+        """Weigh the actions of a centred row: `[..., A]`, not negative, sum 1."""
+        raise NotImplementedError(f"{type(self).__name__} must define policy(row).")
+
+    def offset(self, row: Row) -> Array:
+        """Measure the value from that of the best action: `[..., 1]`."""
+        return row.sum(self.policy(row) * row.z)
+
+    def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Evaluate action values.
+
+        Args:
+            q: `[..., A]`, the values to average; integers become floats, -inf is not legal.
+            selector: `[..., A]`, the values to take the policy from. Only `double(op)` heeds it.
+            where: bool, broadcast to `q`: the legal actions; all by default.
+
+        Returns:
+            `[...]`.
+
+        Raises:
+            ValueError: a row has no legal action (under tracing: NaN), or a double operator no selector.
+        """
+        row = centre(q, where)
+        return (row.best + self.offset(row))[..., 0]
+
+    def weights(self, q: Array, where: Array | None = None) -> Array:
+        """Give the policy that the operator averages with: `[..., A]`, exactly 0 where not legal."""
+        return self.policy(centre(q, where))
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative of the value in `q`: `[..., A]`, here by automatic differentiation."""
+        return differentiate(lambda point: self(point, selector, where), q)
+
+    def largest_gap(self, actions: int) -> float:
+        """Bound `max(q) - op(q)` over all values of so many actions; infinite where nothing is known."""
+        return math.inf
+
+    def __str__(self) -> str:
+        """Spell the operator as a spec that `parse` reads back."""
+        from softbellman.operators.spec import spell
+
+        return spell(self)
+
+
+@operator
+class Maximum(Operator):
+    """Take the value of the best action; see `maximum`."""
+
+    laws: ClassVar[Laws] = Laws.of_an_average(at_least_mean=True, within_largest_gap=True)
+
+    def policy(self, row: Row) -> Array:
+        """Put all weight on the best action; of equal ones, on the first."""
+        best = row.xp.astype(row.legal & (row.z == 0), row.z.dtype)
+        return row.normalise(row.xp.where(row.xp.cumulative_sum(best, axis=-1) == 1, best, 0.0))
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative, which is the policy."""
+        return self.weights(q, where)
+
+    def largest_gap(self, actions: int) -> float:
+        """Give 0."""
+        return 0.0
+
+
+@operator
+class Mean(Operator):
+    """Average the actions, all alike; see `mean`."""
+
+    laws: ClassVar[Laws] = Laws.of_an_average(at_least_mean=True)
+
+    def policy(self, row: Row) -> Array:
+        """Weigh all legal actions alike."""
+        return row.normalise(row.xp.ones_like(row.z))
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative, which is the policy."""
+        return self.weights(q, where)
+
+
+@operator
+class Softmax(Operator):
+    """Average with weights proportional to `exp(tau q)`; see `softmax`."""
+
+    tau: Number
+
+    laws: ClassVar[Laws] = Laws.of_an_average(
+        at_least_mean=True, within_largest_gap=True, monotone=False, non_expansion=False
+    )
+
+    def policy(self, row: Row) -> Array:
+        """Weigh each action by `exp(tau q)`."""
+        return row.boltzmann(row.constant(self.tau))
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give `p (1 + tau (q - sm))`, which is negative below `sm - 1/tau`: softmax is not monotone."""
+        row = centre(q, where)
+        p = self.policy(row)
+        deviation = row.z - row.sum(p * row.z)
+        return p + p * deviation * row.constant(self.tau)  # in this order: a p of 0 meets no infinity
+
+    def largest_gap(self, actions: int) -> float:
+        """Give `W((m - 1) / e) / tau`, W being Lambert's function: the sharp bound, whatever the values."""
+        from scipy.special import lambertw  # pyright: ignore
+
+        return float(lambertw((actions - 1) / math.e).real) / self.tau if self.tau > 0 else math.inf
+
+
+@operator
+class Mellowmax(Operator):
+    """Take the mean on an exponential scale; see `mellowmax`."""
+
+    omega: Number
+
+    laws: ClassVar[Laws] = Laws.of_an_average(at_least_mean=True, within_largest_gap=True)
+
+    def offset(self, row: Row) -> Array:
+        """Give `log(mean(exp(omega z))) / omega`; the mean, its limit, where no float tells them apart."""
+        xp, omega = row.xp, row.constant(self.omega)
+        is_mean = scaled(omega, row.spread) < 1e-18
+        rate = xp.where(is_mean, 1.0, omega)
+        return xp.where(is_mean, row.mean(row.z), xp.log1p(row.mean(xp.expm1(scaled(rate, row.z)))) / rate)
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the softmax policy at rate `omega`: not negative, sum 1, so mellowmax is a non-expansion."""
+        row = centre(q, where)
+        return row.boltzmann(row.constant(self.omega))
+
+    def largest_gap(self, actions: int) -> float:
+        """Give `log(m) / omega`, approached as one action leaves the others behind."""
+        return math.log(actions) / self.omega if self.omega > 0 else math.inf
+
+    def policy(self, row: Row) -> Array:
+        """Give the policy of largest entropy among those that average to the value (Asadi and Littman, sec. 5)."""
+        return row.boltzmann(self._policy_rate(row))
+
+    def _policy_rate(self, row: Row) -> Array:
+        """Solve `sum(exp(beta (q - mm)) (q - mm)) = 0`, that is `sm_beta = mm_omega`, for beta: `[..., 1]`.
+
+        The root is bracketed. Above: `sm_omega - mm_omega` is a divergence (KL to uniform, over omega), so not
+        negative: `beta <= omega`. Below, with G the spread, `w = min(omega, 1/G)` and v the variance of q under the
+        uniform policy: `exp(x) >= 1 + x + x^2/e` for `x >= -1` gives `mm_omega - mean >= 0.35 w v`, and weights of
+        at most `exp(bG)` times the uniform give `sm_b - mean <= b exp(bG) v`; hence `beta >= w/5`. The root may be
+        far below omega (it grows like log(omega)), so what is halved is its logarithm.
+        """
+        xp, finfo, omega = row.xp, row.xp.finfo(row.z.dtype), row.constant(self.omega)
+        nearly_mean = scaled(omega, row.spread) < float(finfo.eps) ** 0.5  # where beta = omega/2 to that precision
+        unit = stop_gradient(xp.where(nearly_mean, 1.0, row.spread))
+        z, offset = stop_gradient(row.z), stop_gradient(self.offset(row))
+
+        def halve(low: Array, high: Array) -> tuple[Array, Array]:
+            middle = (low + high) / 2
+            above = row.sum(xp.exp(scaled(xp.exp(middle), z)) * (z - offset)) > 0
+            return xp.where(above, low, middle), xp.where(above, middle, high)
+
+        high = xp.log(stop_gradient(xp.where(nearly_mean, 1.0, omega)))
+        low = xp.minimum(high, -xp.log(unit)) - math.log(5)
+        low, high = repeat(halve, 52 if finfo.bits == 64 else 32, low, high)
+        rate = xp.exp((low + high) / 2)
+
+        # One step of Newton, with the rate and the slope held constant: it polishes the root, and its derivative
+        # is that of the root, by the implicit function theorem.
+        p, y = row.boltzmann(rate), row.z / unit
+        average = row.sum(p * y)
+        variance = stop_gradient(row.sum(p * (y - average) ** 2))
+        slope = xp.where(variance > float(finfo.smallest_normal), variance, 1.0)
+        rate = rate - (average - self.offset(row) / unit) / slope / unit
+        return xp.where(nearly_mean, omega / 2, rate)
+
+
+@operator
+class Double(Operator):
+    """Average one set of values with the policy that `op` has for another; see `double`."""
+
+    op: Operator
+
+    laws: ClassVar[Laws] = Laws.of_an_average()
+
+    def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give `sum(op.weights(selector) q)`: `[...]`."""
+        legal = self._legal(q, selector, where)
+        row = centre(q, legal)
+        return (row.best + row.sum(self.op.weights(selector, legal) * row.z))[..., 0]
+
+    def weights(self, q: Array, where: Array | None = None) -> Array:
+        """Give the policy for a selector `q`: `[..., A]`."""
+        return self.op.weights(q, where)
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative in `q`, the selector held fixed: the policy for the selector."""
+        return self.op.weights(selector, self._legal(q, selector, where))
+
+    def _legal(self, q: Array, selector: Array | None, where: Array | None) -> Array:
+        if selector is None:
+            raise ValueError(
+                f"{self} needs a selector: pass two sets of values, the one to average and the one to take the "
+                "policy from, such as op(q_target, q_online)."
+            )
+        averaged, choosing = real(q), real(selector)
+        if averaged.shape != choosing.shape:
+            shapes = f"q has shape {tuple(averaged.shape)} and selector {tuple(choosing.shape)}"
+            raise ValueError(f"{shapes}; they must be the same, with the actions last.")
+        return legal_actions(choosing, legal_actions(averaged, where))
+
+
+def maximum() -> Maximum:
+    """Build the maximum over actions, the operator of DQN (eq. 2).
+
+    `T Q = R + gamma E[max_a Q(s', a)]`. Of equal actions, the first gets the weight.
+
+    Example:
+        >>> float(maximum()([1.0, 3.0, 2.0]))
+        3.0
+
+    Source: Bellman (1957); Mnih et al. (2015).
+    """
+    return Maximum()
+
+
+def mean() -> Mean:
+    """Build the mean over legal actions: the limit of softmax and of mellowmax at 0.
+
+    Example:
+        >>> float(mean()([1.0, 3.0, 2.0]))
+        2.0
+    """
+    return Mean()
+
+
+def softmax(tau: Number) -> Softmax:
+    """Build the softmax operator (eq. 3): `sm_tau(q) = sum(exp(tau q) q) / sum(exp(tau q))`.
+
+    Args:
+        tau: the *inverse* temperature, finite and at least 0; 0 is the mean, and larger is nearer to the maximum.
+            In units of 1/q: what a tau does depends on the scale of the values.
+
+    Raises:
+        TypeError: `tau` is no number.
+        ValueError: `tau` is negative, NaN or infinite.
+
+    Example:
+        >>> float(softmax(1.0)([1.0, 2.0, 3.0]).round(6))
+        2.57521
+
+    Source: Song, Parr and Carin (2019); Littman (1996) for its failure to be a contraction.
+    """
+    return Softmax(_parameter("softmax", "tau", tau))
+
+
+def mellowmax(omega: Number) -> Mellowmax:
+    """Build the mellowmax operator (eq. 4): `mm_omega(q) = log(mean(exp(omega q))) / omega`.
+
+    Its `weights` are the policy of largest entropy that averages to the value, softmax at a rate of its own for each
+    row; so `double(mellowmax(omega))` is defined.
+
+    Args:
+        omega: finite and at least 0; 0 is the mean, and larger is nearer to the maximum. In units of 1/q.
+
+    Raises:
+        TypeError: `omega` is no number.
+        ValueError: `omega` is negative, NaN or infinite.
+
+    Example:
+        >>> float(mellowmax(1.0)([1.0, 2.0, 3.0]).round(6))
+        2.308994
+
+    Source: Asadi and Littman (2017).
+    """
+    return Mellowmax(_parameter("mellowmax", "omega", omega))
+
+
+def double(op: Operator) -> Double:
+    """Build the double form of an operator: `sum_a w_a q_a`, with `w = op.weights(selector)`.
+
+    `double(maximum())` is the target of double DQN (the unnumbered equation of section 2), `double(softmax(tau))`
+    that of S-DDQN.
+
+    Raises:
+        TypeError: `op` is no operator.
+        ValueError: `op` is doubled already.
+
+    Example:
+        >>> q_target, q_online = [10.0, 2.0], [1.0, 5.0]
+        >>> float(double(maximum())(q_target, q_online))
+        2.0
+
+    Source: van Hasselt, Guez and Silver (2016).
+    """
+    if isinstance(op, Double):
+        raise ValueError(f"double({op}): it is doubled already, and there is only one selector; pass {op.op}.")
+    if isinstance(op, type) or not callable(getattr(op, "weights", None)):
+        raise TypeError(f"double({op!r}): not an operator; pass one such as softmax(5.0), or use parse() on a string.")
+    return Double(op)
+
+
+def _parameter(function: str, name: str, value: Number) -> Number:
+    """Check a Python number and cast it to float; leave arrays and tracers of JAX and PyTorch alone."""
+    if compat.is_jax_array(value) or compat.is_torch_array(value):
+        return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{function}: {name} ({value!r}) must be a number, finite and at least 0, such as 5.0.")
+    try:
+        number = float(value) + 0.0  # no -0.0
+    except OverflowError:
+        number = math.inf
+    if number == math.inf:
+        raise ValueError(f"{function}: {name} ({value}) must be finite; for its limit use max, or double(max).")
+    if not number >= 0:
+        raise ValueError(f"{function}: {name} ({value}) must be finite and at least 0; 0 is the mean.")
+    return number

@@ -1,0 +1,312 @@
+"""What an operator claims to satisfy, and a search for values that show otherwise.
+
+Laws are about `op(q, selector)` as a function of `q`, with the selector held fixed where it matters. The search
+knows no operator: it draws values at many scales, climbs from the worst of them, and reports what it finds. That no
+violation is found is evidence, not proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from softbellman.operators.core import Operator
+
+Values = NDArray[np.float64]
+ACTIONS = (2, 3, 5, 10)
+
+
+@dataclass(frozen=True)
+class Laws:
+    """The laws that an operator claims; by default none.
+
+    Attributes:
+        monotone: `q <= q'` implies `op(q) <= op(q')`.
+        translation_equivariant: `op(q + c) = op(q) + c`. With `monotone` it makes a non-expansion (Blackwell).
+        non_expansion: `|op(q) - op(q')| <= max|q - q'|`, so that the Bellman operator contracts by gamma.
+        at_least_mean: `op(q) >= mean(q)`.
+        at_most_max: `op(q) <= max(q)`: it adds no overestimation.
+        averages_with_its_weights: `op(q, q) = sum(op.weights(q) q)`.
+        weights_are_policy: `op.weights(q)` is nowhere negative and sums to 1.
+        gradient_is_derivative: `op.gradient(q)` is the derivative, wherever there is one.
+        ignores_illegal: masked actions have weight and gradient exactly 0, and leaving them out changes nothing.
+        within_largest_gap: `max(q) - op(q) <= op.largest_gap(actions)`.
+    """
+
+    monotone: bool = False
+    translation_equivariant: bool = False
+    non_expansion: bool = False
+    at_least_mean: bool = False
+    at_most_max: bool = False
+    averages_with_its_weights: bool = False
+    weights_are_policy: bool = False
+    gradient_is_derivative: bool = False
+    ignores_illegal: bool = False
+    within_largest_gap: bool = False
+
+    @classmethod
+    def of_an_average(cls, **changes: bool) -> Self:
+        """Claim what holds for any average with weights that do not change with `q`, but for the changes given."""
+        average = {field.name: field.name not in ("at_least_mean", "within_largest_gap") for field in fields(cls)}
+        return cls(**average | changes)
+
+
+class Witness(NamedTuple):
+    """Values that show a violation: `[A]` each. Laws about one `q` have `other` equal to it."""
+
+    q: Values
+    other: Values
+    selector: Values
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the search found about one law.
+
+    Attributes:
+        law: its name, a field of `Laws`.
+        claimed: the operator claims it.
+        held: no violation was found.
+        worst: the largest excess or ratio found, in the units of `allowed`.
+        allowed: what the law allows, before rounding.
+        witness: where `worst` was found, if that is a violation.
+    """
+
+    law: str
+    claimed: bool
+    held: bool
+    worst: float
+    allowed: float
+    witness: Witness | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the search found about an operator, law by law."""
+
+    operator: str
+    trials: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """No claimed law was violated."""
+        return all(finding.held for finding in self.findings if finding.claimed)
+
+    def __getitem__(self, law: str) -> Finding:
+        """Look up a law by its name."""
+        return {finding.law: finding for finding in self.findings}[law]
+
+    def __str__(self) -> str:
+        """Lay the findings out as a table."""
+        broken = [finding.law for finding in self.findings if finding.claimed and not finding.held]
+        verdict = f"violates what it claims: {', '.join(broken)}" if broken else "no claimed law violated"
+        lines = [f"{self.operator}: {verdict} ({self.trials} draws)", ""]
+        lines.append(f"{'law':<26}{'claimed':<9}{'found':<10}{'worst':>11}{'allowed':>9}")
+        for f in self.findings:
+            claimed, found = ("yes" if f.claimed else "no"), ("held" if f.held else "violated")
+            lines.append(f"{f.law:<26}{claimed:<9}{found:<10}{f.worst:>11.4g}{f.allowed:>9g}")
+        return "\n".join(lines)
+
+
+class _Probe(NamedTuple):
+    """Values of one number of actions, and the operator under examination.
+
+    `q` and `selector` are `[B, A]`; `eps` is the precision in which the operator answers.
+    """
+
+    op: Operator
+    rng: np.random.Generator
+    q: Values
+    selector: Values
+    eps: float
+
+    def value(self, q: Values) -> Values:
+        """Evaluate `[..., B, A]`: `[..., B]`."""
+        return _float64(self.op(q, np.broadcast_to(self.selector, q.shape)))
+
+    def scale(self, q: Values) -> Values:
+        """The largest magnitude of each row: `[B, 1]`."""
+        return np.max(np.abs(q), axis=-1, keepdims=True)
+
+    def slopes(self, q: Values, power: float) -> tuple[Values, Values]:
+        """Difference quotients forward and backward in each action, `[B, A]`; the step is `eps ** power * scale`."""
+        actions = q.shape[-1]
+        step = self.eps**power * self.scale(q)
+        moves = np.eye(actions)[:, None, :] * step  # [A, B, A]
+        here = self.value(q)
+        ahead, behind = self.value(q + moves), self.value(q - moves)  # [A, B]
+        return ((ahead - here) / step[:, 0]).T, ((here - behind) / step[:, 0]).T
+
+    def slope(self, q: Values) -> Values:
+        """The difference quotient over a larger step, both ways, that proposes where to look: `[B, A]`."""
+        ahead, behind = self.slopes(q, 0.25)
+        return (ahead + behind) / 2
+
+    def climb(self, objective: Callable[[_Probe, Values], Values], climbers: int = 16, rounds: int = 16) -> _Probe:
+        """Move the most promising rows to where an objective `[B]` is larger, by a random search of shrinking steps."""
+        first = np.argsort(-objective(self, self.q))[:climbers]
+        top = self._replace(q=self.q[first], selector=self.selector[first])
+        q, best = top.q, objective(top, top.q)
+        for step in np.geomspace(1.0, 0.01, rounds):
+            noise, stretch = self.rng.standard_normal(q.shape), self.rng.standard_normal((len(q), 1))
+            candidate = q * np.exp(step * stretch) + step * self.scale(q) * noise * (self.rng.random(q.shape) < 0.5)
+            reached = objective(top, candidate)
+            better = reached > best
+            q, best = np.where(better[:, None], candidate, q), np.where(better, reached, best)
+        return top._replace(q=q)
+
+
+class _Excess(NamedTuple):
+    """How far a law fails at each row `[B]`, what it allows, and what rounding is forgiven, at the values given."""
+
+    amount: Values
+    allowed: float
+    forgiven: float
+    at: _Probe
+    other: Values
+
+
+def _monotone(drawn: _Probe) -> _Excess:
+    p = drawn.climb(lambda p, q: np.max(-p.slope(q), axis=-1))
+    step = p.eps**0.25 * p.scale(p.q)
+    other = p.q + step * np.eye(p.q.shape[-1])[np.argmin(p.slope(p.q), axis=-1)]
+    return _Excess((p.value(p.q) - p.value(other)) / step[:, 0], 0.0, p.eps**0.5 * 10, p, other)
+
+
+def _non_expansion(drawn: _Probe) -> _Excess:
+    p = drawn.climb(lambda p, q: np.sum(np.abs(p.slope(q)), axis=-1))
+    other = p.q + p.eps**0.25 * p.scale(p.q) * np.where(p.slope(p.q) < 0, -1.0, 1.0)
+    distance = np.max(np.abs(other - p.q), axis=-1)
+    return _Excess(np.abs(p.value(other) - p.value(p.q)) / distance, 1.0, p.eps**0.5 * 10, p, other)
+
+
+def _translation_equivariant(p: _Probe) -> _Excess:
+    shift = p.scale(p.q) * p.rng.normal(scale=3.0, size=(len(p.q), 1))
+    amount = np.abs(p.value(p.q + shift) - p.value(p.q) - shift[:, 0]) / p.scale(p.q)[:, 0]
+    return _Excess(amount, 0.0, p.eps**0.75, p, p.q + shift)
+
+
+def _climbed(objective: Callable[[_Probe, Values], Values], allowed: float = 0.0) -> Callable[[_Probe], _Excess]:
+    def search(drawn: _Probe) -> _Excess:
+        p = drawn.climb(objective)
+        return _Excess(objective(p, p.q), allowed, p.eps**0.75, p, p.q)
+
+    return search
+
+
+def _below_mean(p: _Probe, q: Values) -> Values:
+    return (np.mean(q, axis=-1) - p.value(q)) / p.scale(q)[:, 0]
+
+
+def _above_max(p: _Probe, q: Values) -> Values:
+    return (p.value(q) - np.max(q, axis=-1)) / p.scale(q)[:, 0]
+
+
+def _gap_ratio(p: _Probe, q: Values) -> Values:
+    bound = float(p.op.largest_gap(q.shape[-1]))
+    gap = np.maximum(np.max(q, axis=-1) - p.value(q) - p.eps**0.75 * p.scale(q)[:, 0], 0.0)
+    return gap / bound if bound > 0 else np.where(gap > 0, np.inf, 0.0)
+
+
+def _averages_with_its_weights(p: _Probe) -> _Excess:
+    average = np.sum(_float64(p.op.weights(p.q)) * p.q, axis=-1)
+    amount = np.abs(_float64(p.op(p.q, p.q)) - average) / p.scale(p.q)[:, 0]
+    return _Excess(amount, 0.0, p.eps**0.75, p, p.q)
+
+
+def _weights_are_policy(p: _Probe) -> _Excess:
+    weights = _float64(p.op.weights(p.q))
+    amount = np.maximum(-np.min(weights, axis=-1), np.abs(np.sum(weights, axis=-1) - 1))
+    return _Excess(amount, 0.0, p.eps**0.75, p, p.q)
+
+
+def _gradient_is_derivative(p: _Probe) -> _Excess:
+    ahead, behind = p.slopes(p.q, 1 / 3)
+    smooth = np.abs(ahead - behind) < p.eps**0.25  # else at a kink, or too curved for this step
+    wrong = np.abs(_float64(p.op.gradient(p.q, p.selector)) - (ahead + behind) / 2)
+    return _Excess(np.max(np.where(smooth, wrong, 0.0), axis=-1), 0.0, p.eps ** (1 / 3) * 10, p, p.q)
+
+
+def _ignores_illegal(p: _Probe) -> _Excess:
+    actions: int = p.q.shape[-1]
+    kept = (actions + 1) // 2
+    legal = np.broadcast_to(np.arange(actions) < kept, p.q.shape)
+    hidden = np.where(legal, p.q, -np.inf)
+    alone = _float64(p.op(p.q[:, :kept], p.selector[:, :kept]))
+    by_mask, by_infinity = _float64(p.op(p.q, p.selector, legal)), _float64(p.op(hidden, p.selector))
+    leaks = [p.op.weights(p.q, legal), p.op.weights(hidden), p.op.gradient(p.q, p.selector, legal)]
+    leak = sum(np.max(np.abs(_float64(leaked)), axis=-1, initial=0.0, where=~legal) for leaked in leaks)
+    amount = np.maximum(np.abs(by_mask - alone), np.abs(by_infinity - alone)) / p.scale(p.q)[:, 0] + leak
+    return _Excess(amount, 0.0, p.eps**0.75, p, hidden)
+
+
+_SEARCHES: dict[str, Callable[[_Probe], _Excess]] = {
+    "monotone": _monotone,
+    "translation_equivariant": _translation_equivariant,
+    "non_expansion": _non_expansion,
+    "at_least_mean": _climbed(_below_mean),
+    "at_most_max": _climbed(_above_max),
+    "averages_with_its_weights": _averages_with_its_weights,
+    "weights_are_policy": _weights_are_policy,
+    "gradient_is_derivative": _gradient_is_derivative,
+    "ignores_illegal": _ignores_illegal,
+    "within_largest_gap": _climbed(_gap_ratio, allowed=1.0),
+}
+
+
+def check_operator(op: Operator, *, trials: int = 1000, seed: int = 0) -> Report:
+    """Search for a violation of every law, whether the operator claims it or not.
+
+    Args:
+        op: the operator. It is called on NumPy float64 arrays `[..., A]`, and may answer in another precision.
+        trials: how many draws of action values, over 2 to 10 actions and scales from 1e-4 to 1e4.
+        seed: of the draws. The same seed gives the same report.
+
+    Returns:
+        Its `ok` says that no claimed law was violated; `str` lays it out; `report["monotone"].witness` shows where.
+
+    Example:
+        >>> from softbellman import operators as ops
+        >>> report = check_operator(ops.softmax(5.0))
+        >>> report.ok, report["non_expansion"].held
+        (True, False)
+    """
+    claims = getattr(op, "laws", Laws())
+    findings = tuple(_examine(law, getattr(claims, law), _probes(op, trials, seed)) for law in _SEARCHES)
+    return Report(str(op), trials, findings)
+
+
+def _examine(law: str, claimed: bool, probes: Iterator[_Probe]) -> Finding:
+    held, worst, witness, allowed = True, -np.inf, None, 0.0
+    for probe in probes:
+        excess = _SEARCHES[law](probe)
+        amount = np.where(np.isnan(excess.amount), np.inf, excess.amount)
+        at, allowed = int(np.argmax(amount)), excess.allowed
+        if amount[at] > worst:
+            worst, held = float(amount[at]), bool(amount[at] <= allowed + excess.forgiven)
+            witness = None if held else Witness(excess.at.q[at], excess.other[at], excess.at.selector[at])
+    return Finding(law, claimed, held, worst, allowed, witness)
+
+
+def _probes(op: Operator, trials: int, seed: int) -> Iterator[_Probe]:
+    """Draw values: normal ones, heavy-tailed ones, and one action far from the others, at scales of all sizes."""
+    rng = np.random.default_rng(seed)
+    for actions in ACTIONS:
+        shape = (max(4, trials // len(ACTIONS)), actions)
+        normal, selector = rng.standard_normal(shape), rng.standard_normal(shape)
+        one = np.eye(actions)[rng.integers(actions, size=shape[0])]
+        lonely = 0.01 * normal + one * rng.choice([-1.0, 1.0], size=(shape[0], 1))
+        kinds = np.stack([normal, normal**3, lonely])[rng.integers(3, size=shape[0]), np.arange(shape[0])]
+        scale = 10 ** rng.uniform(-4, 4, size=(shape[0], 1))
+        precision = np.finfo(np.asarray(op(kinds, selector)).dtype)
+        yield _Probe(op, rng, scale * kinds, scale * selector, float(precision.eps))
+
+
+def _float64(array: Any) -> Values:
+    return np.asarray(array, dtype=np.float64)

@@ -1,0 +1,185 @@
+"""A row of action values, measured from the best legal one: what every operator computes with.
+
+The distance `z = q - max(q) <= 0` cannot overflow an exponential, and values of 1e12 lose nothing but the bits that
+float32 cannot hold. What is not legal is replaced before it is used: its value never matters, and its derivative
+is exactly 0, also by automatic differentiation.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import array_api_compat
+import numpy as np
+
+from softbellman.operators.pytrees import register_pytrees
+
+compat: Any = array_api_compat  # whose own types name libraries that need not be installed
+Array = Any  # of NumPy, JAX or PyTorch: no one class stands for all three
+Number = Any  # a Python number, or a scalar array or tracer of the library in use
+
+
+class Row(NamedTuple):
+    """Action values, measured from the best legal one.
+
+    Attributes:
+        xp: the array namespace of the values.
+        best: `[..., 1]`, the largest legal value.
+        z: `[..., A]`, `q - best`: at most 0, and 0 where the action is not legal.
+        legal: `[..., A]` bool.
+    """
+
+    xp: Any
+    best: Array
+    z: Array
+    legal: Array
+
+    @property
+    def spread(self) -> Array:
+        """The distance from the best action to the worst: `[..., 1]`."""
+        return -self.xp.min(self.z, axis=-1, keepdims=True)
+
+    def sum(self, terms: Array) -> Array:
+        """Add `terms` `[..., A]` over the legal actions: `[..., 1]`."""
+        return self.xp.sum(self.xp.where(self.legal, terms, 0.0), axis=-1, keepdims=True)
+
+    def mean(self, terms: Array) -> Array:
+        """Average `terms` `[..., A]` over the legal actions: `[..., 1]`."""
+        return self.sum(terms) / self.sum(self.xp.ones_like(self.z))
+
+    def normalise(self, mass: Array) -> Array:
+        """Scale `mass` `[..., A]` to a policy: exactly 0 where not legal, NaN where nothing is."""
+        return self.xp.where(self.legal, mass, 0.0) / self.sum(mass)
+
+    def boltzmann(self, rate: Array) -> Array:
+        """Weigh each legal action by `exp(rate z)`, normalised; `rate` is a scalar or `[..., 1]`."""
+        return self.normalise(self.xp.exp(scaled(rate, self.z)))
+
+    def constant(self, number: Number) -> Array:
+        """Give a parameter the dtype of the values, cut where it or its inverse would overflow: `[..., 1]`."""
+        xp, dtype = self.xp, self.z.dtype
+        largest = float(xp.finfo(dtype).max) * 1e-6
+        if isinstance(number, int | float):
+            return xp.full_like(self.best, min(number, largest))
+        number = xp.zeros_like(self.best) + xp.astype(number, dtype)
+        return xp.where(number > largest, largest, number)
+
+
+def centre(q: Array, where: Array | None = None) -> Row:
+    """Measure action values from the best legal one.
+
+    Args:
+        q: `[..., A]` values. Integers become the default float of their library. -inf counts as not legal.
+        where: bool, broadcast to `q`: the legal actions; all by default.
+
+    Returns:
+        A row for each; a NaN among legal values makes its whole row NaN.
+
+    Raises:
+        TypeError: `q` is not of real numbers, or `where` not bool.
+        ValueError: a row has no legal action. Under tracing nobody can look; there such a row gives NaN.
+
+    Example:
+        >>> centre([1.0, 3.0, 2.0]).z.tolist()
+        [-2.0, 0.0, -1.0]
+    """
+    register_pytrees()
+    q = real(q)
+    xp = compat.array_namespace(q)
+    legal = legal_actions(q, where)
+    best = xp.max(xp.where(legal, q, -math.inf), axis=-1, keepdims=True)
+    return Row(xp, best, xp.where(legal, q, best) - best, legal)
+
+
+def real(q: Array) -> Array:
+    """Make an array of floats: integers, and Python sequences of them, become the default float."""
+    if not compat.is_array_api_obj(q):
+        q = np.asarray(q)
+    xp = compat.array_namespace(q)
+    if xp.isdtype(q.dtype, "real floating"):
+        return q
+    if not xp.isdtype(q.dtype, "integral"):
+        raise TypeError(f"q has dtype {q.dtype}; action values must be real numbers, such as float32 or float64.")
+    return xp.astype(q, xp.asarray(0.0).dtype)
+
+
+def legal_actions(q: Array, where: Array | None) -> Array:
+    """Mark the actions that the mask allows and that are not -inf: `[..., A]` bool."""
+    xp = compat.array_namespace(q)
+    legal = q != -math.inf
+    if where is not None:
+        allowed = xp.asarray(where)
+        if not xp.isdtype(allowed.dtype, "bool"):
+            raise TypeError(f"where has dtype {allowed.dtype}; it must be a bool mask, True for a legal action.")
+        legal = legal & xp.broadcast_to(allowed, q.shape)
+    if _surely(~xp.all(xp.any(legal, axis=-1))):
+        raise ValueError("a row of q has no legal action: each is -inf or masked. Leave such rows out.")
+    return legal
+
+
+def _surely(flag: Array) -> bool:
+    try:
+        return bool(flag)
+    except (TypeError, RuntimeError):  # a tracer of JAX, a batched tensor of torch.vmap
+        return False
+
+
+def scaled(rate: Array, z: Array) -> Array:
+    """Multiply, without a warning where the product is -inf: its exponential is the right 0."""
+    with np.errstate(over="ignore"):
+        return rate * z
+
+
+def stop_gradient(x: Array) -> Array:
+    """Hold an array constant under automatic differentiation."""
+    if compat.is_jax_array(x):
+        return _jax().lax.stop_gradient(x)
+    return x.detach() if compat.is_torch_array(x) else x
+
+
+def repeat(step: Callable[[Array, Array], tuple[Array, Array]], times: int, a: Array, b: Array) -> tuple[Array, Array]:
+    """Apply a step to a pair so many times; in JAX as one loop, which compiles once for all of them."""
+    if compat.is_jax_array(a):
+
+        def step_pair(_: Array, pair: tuple[Array, Array]) -> tuple[Array, Array]:
+            return step(*pair)
+
+        return _jax().lax.fori_loop(0, times, step_pair, (a, b))
+    for _ in range(times):
+        a, b = step(a, b)
+    return a, b
+
+
+def differentiate(function: Callable[[Array], Array], q: Array) -> Array:
+    """Differentiate a function `[..., A] -> [...]` that treats each row by itself: `[..., A]`.
+
+    NumPy arrays go through JAX, in their own precision.
+    """
+    q = real(q)
+
+    def total(point: Array) -> Array:
+        return function(point).sum()
+
+    if compat.is_torch_array(q):
+        import torch
+
+        with torch.enable_grad():
+            point = q.detach().requires_grad_()
+            return torch.autograd.grad(total(point), point)[0]  # pyright: ignore
+    try:
+        jax = _jax()
+    except ImportError:
+        raise ImportError(
+            "this operator defines no gradient(), and to derive it from NumPy arrays takes JAX: "
+            "pip install 'softbellman[train]', or define gradient()."
+        ) from None
+    if compat.is_jax_array(q):
+        return jax.grad(total)(q)
+    with jax.enable_x64(True):
+        return np.asarray(jax.grad(total)(jax.numpy.asarray(q)), dtype=q.dtype)
+
+
+def _jax() -> Any:
+    import jax
+
+    return jax

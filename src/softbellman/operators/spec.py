@@ -1,0 +1,186 @@
+"""Operators as text: `double(softmax(5))` on a command line, `double-softmax-5` in a path.
+
+The grammar, in which a name after a colon is one of your own, in a module of your own:
+    spec       = name [ "(" arguments ")" | ":" arguments ]
+    name       = "max" | "mean" | "softmax" | "mellowmax" | "double" | module ":" name
+    arguments  = argument { "," argument }
+    argument   = number | True | False | spec
+"""
+
+import difflib
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from softbellman.operators import core
+from softbellman.operators.core import Operator
+
+FACTORIES: dict[str, Callable[..., Operator]] = {
+    "max": core.maximum,
+    "mean": core.mean,
+    "softmax": core.softmax,
+    "mellowmax": core.mellowmax,
+    "double": core.double,
+}
+_NAMES: dict[type, str] = {
+    core.Maximum: "max",
+    core.Mean: "mean",
+    core.Softmax: "softmax",
+    core.Mellowmax: "mellowmax",
+    core.Double: "double",
+}
+ALLOWED = "Allowed are max, mean, softmax(5), mellowmax(5), double(softmax(5)), and package.module:name for your own."
+
+_HEAD = re.compile(r"([A-Za-z_][\w.]*)(.*)", re.DOTALL)
+_INTEGER = re.compile(r"[+-]?\d+")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
+
+
+class SpecError(ValueError):
+    """A spec that names no operator; the message says what is allowed."""
+
+
+def parse(spec: str) -> Operator:
+    """Read an operator from its spec; `str(op)` is the way back.
+
+    Args:
+        spec: such as `max`, `softmax(5)`, the same without quoting as `softmax:5`, `double(mellowmax(10))`, or
+            `package.module:name` for an operator of your own, or for a class or function that makes one, with
+            arguments if it takes some: `package.module:name(3)`. The module is imported; nothing is evaluated.
+
+    Raises:
+        SpecError: the name is unknown, an argument is missing, superfluous or bad, or a parenthesis has no partner.
+
+    Example:
+        >>> str(parse("double:softmax:5"))
+        'double(softmax(5))'
+    """
+    head = _HEAD.fullmatch(spec.strip())
+    if head is None:
+        raise SpecError(f"{spec!r} is not an operator. {ALLOWED}")
+    name, rest = head.groups()
+    user = re.match(r":([A-Za-z_]\w*)", rest) if name not in FACTORIES else None
+    if user is None:
+        return _build(spec, name, _builtin(name), _arguments(spec, rest.strip()))
+    made = _imported(spec, name, user[1])
+    arguments = _arguments(spec, rest[user.end() :].strip())
+    if not isinstance(made, type) and hasattr(made, "weights"):
+        if arguments:
+            raise SpecError(f"{spec!r}: {name}:{user[1]} is an operator already and takes no arguments.")
+        return made
+    return _build(spec, f"{name}:{user[1]}", made, arguments)
+
+
+def spell(op: Any) -> str:
+    """Write an operator as a spec that `parse` reads back to an equal one."""
+    name, number = _NAMES.get(op.__class__, f"{type(op).__module__}:{type(op).__qualname__}"), _exact
+    if name in FACTORIES:  # these cast to float, so that 5 is enough for 5.0
+        number = _shortest
+    values = (getattr(op, field.name) for field in fields(op))
+    arguments = ", ".join(spell(value) if hasattr(value, "weights") else number(value) for value in values)
+    return f"{name}({arguments})" if arguments else name
+
+
+def plain_name(op: Operator) -> str:
+    """Write an operator in letters that any path or shell takes.
+
+    Example:
+        >>> plain_name(core.double(core.softmax(5.0)))
+        'double-softmax-5'
+    """
+    return re.sub(r"[^\w.+-]+", "-", spell(op)).strip("-")
+
+
+def _shortest(value: Any) -> str:
+    try:
+        return repr(float(value)).removesuffix(".0").replace("e+", "e")
+    except (TypeError, ValueError, RuntimeError):  # a tracer, or an array of more than one number
+        return str(value)
+
+
+def _exact(value: Any) -> str:
+    return float.__repr__(value) if isinstance(value, float) else repr(value)
+
+
+def _builtin(name: str) -> Callable[..., Operator]:
+    if name in FACTORIES:
+        return FACTORIES[name]
+    near = difflib.get_close_matches(name.lower(), FACTORIES, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise SpecError(f"Unknown operator {name!r}.{hint} {ALLOWED}")
+
+
+def _imported(spec: str, module: str, name: str) -> Any:
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        near = difflib.get_close_matches(module.lower(), FACTORIES, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else "is its directory on PYTHONPATH?"
+        raise SpecError(f"{spec!r}: cannot import {module!r} ({error}); {hint}") from error
+    except AttributeError:
+        public = [other for other in vars(importlib.import_module(module)) if not other.startswith("_")]
+        near = difflib.get_close_matches(name, public) or public[:5]
+        raise SpecError(f"{spec!r}: module {module!r} has no {name!r}; it has {', '.join(near)}.") from None
+
+
+def _arguments(spec: str, text: str) -> list[Any]:
+    if text.startswith("(") and text.endswith(")"):
+        text = text[1:-1].strip()
+    elif text.startswith(":"):
+        text = text[1:].strip()
+        if not text:
+            raise SpecError(f"{spec!r}: nothing follows the colon. {ALLOWED}")
+    elif text.startswith("("):
+        raise SpecError(f"{spec!r}: a parenthesis is not closed, or something follows it. {ALLOWED}")
+    elif text:
+        raise SpecError(f"{spec!r}: cannot read {text!r}. {ALLOWED}")
+    return [_argument(spec, part) for part in _split(spec, text)] if text else []
+
+
+def _split(spec: str, text: str) -> list[str]:
+    """Split at the commas outside all parentheses."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            break
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    if depth != 0:
+        raise SpecError(f"{spec!r}: a parenthesis has no partner. {ALLOWED}")
+    return [part.strip() for part in parts]
+
+
+def _argument(spec: str, text: str) -> Any:
+    if text in ("True", "False"):
+        return text == "True"
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    if _HEAD.fullmatch(text) is None:
+        raise SpecError(f"{spec!r}: {text!r} is neither a number nor an operator. {ALLOWED}")
+    return parse(text)
+
+
+def _build(spec: str, name: str, factory: Any, arguments: list[Any]) -> Operator:
+    if not callable(factory):
+        raise SpecError(f"{spec!r}: {name} is neither an operator nor a class or function that makes one.")
+    signature = inspect.signature(factory)
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        wanted = ", ".join(signature.parameters) or "no argument"
+        raise SpecError(f"{spec!r}: {name} takes {wanted}, and was given {len(arguments) or 'none'}.") from None
+    try:
+        op: Any = factory(*arguments)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"{spec!r}: {error}") from error
+    if not hasattr(op, "weights") or isinstance(op, type):
+        raise SpecError(f"{spec!r}: {name} made {op!r}, which is no operator: it has no weights().")
+    return op

@@ -1,0 +1,212 @@
+"""What a run is told: frozen dataclasses, presets, and where each value of a preset comes from.
+
+Nothing here imports JAX or a game, so that a command line can read, check and print a configuration at once.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
+from softbellman.learning.settings import LearnerSettings
+from softbellman.training.settings import LoopSettings, check
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """The Q-network.
+
+    Attributes:
+        kind: `nature_cnn` (Mnih et al. 2015, for 84 x 84 x 4 pixels), `mlp`, or `auto`: the first where it fits.
+        hidden: widths of the hidden layers of `mlp`; none makes it linear.
+    """
+
+    kind: Literal["auto", "nature_cnn", "mlp"] = "auto"
+    hidden: tuple[int, ...] = (128, 128)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything about a run but its environment, operator and seed.
+
+    Attributes:
+        learner: how the learner learns.
+        loop: how long it trains, and how it is tested.
+        network: the Q-network.
+        protocol: what the agent sees of an Atari game; no effect elsewhere.
+    """
+
+    learner: LearnerSettings = field(default_factory=LearnerSettings)
+    loop: LoopSettings = field(default_factory=LoopSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    protocol: AtariProtocol = PAPER_ATARI
+
+
+def fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the dotted name and the value of every field."""
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value):
+            yield from fields(value, f"{prefix}{item.name}.")
+        else:
+            yield f"{prefix}{item.name}", value
+
+
+def replaced(config: Any, path: str, value: Any) -> Any:
+    """Returns `config` with the field of a dotted name replaced."""
+    name, _, rest = path.partition(".")
+    return dataclasses.replace(config, **{name: replaced(getattr(config, name), rest, value) if rest else value})
+
+
+class Preset(NamedTuple):
+    """A named configuration.
+
+    Attributes:
+        name: what `--preset` takes.
+        summary: one line.
+        config: the configuration.
+        source: where values come from that `overrides` does not name.
+        overrides: dotted field names, with where each value comes from.
+    """
+
+    name: str
+    summary: str
+    config: Config
+    source: str
+    overrides: dict[str, str]
+
+
+_AUTHORS = "the authors' code (run_nature.py)"
+_NEW = "this preset"
+
+
+def _derived(base: Preset, name: str, summary: str, values: dict[str, tuple[Any, str]]) -> Preset:
+    """Makes a preset that differs from `base` in the dotted fields of `values`, each with its source."""
+    config = base.config
+    for path, (value, _) in values.items():
+        config = replaced(config, path, value)
+    return Preset(name, summary, config, base.source, base.overrides | {path: why for path, (_, why) in values.items()})
+
+
+_PAPER = Preset(
+    "paper-atari",
+    "Song et al. 2019 as their code ran it: 50 million agent steps, no sticky actions, lost lives end episodes.",
+    Config(),
+    _AUTHORS,
+    {},
+)
+_QUICK = _derived(
+    _PAPER,
+    "quick-atari",
+    "The paper's agent and game with a faster decay of exploration, shorter epochs and tests: an hour, not a month.",
+    {
+        "learner.epsilon_decay_steps": (100_000, _NEW),
+        "loop.steps": (500_000, _NEW),
+        "loop.epoch_steps": (50_000, _NEW),
+        "loop.test_steps": (10_000, _NEW),
+    },
+)
+_MACHADO = "Machado et al. 2018"
+_CLASSIC = "classic control, a common choice"
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        _PAPER,
+        _QUICK,
+        _derived(
+            _PAPER,
+            "machado-atari",
+            "Sticky actions, all 18 actions, no signal at a lost life; the learner is the paper's.",
+            {
+                f"protocol.{name}": (getattr(MACHADO_ATARI, name), _MACHADO)
+                for name in (
+                    "name",
+                    "repeat_action_probability",
+                    "noop_max",
+                    "action_set",
+                    "life_loss_terminates",
+                    "max_frames_per_game",
+                )
+            },
+        ),
+        _derived(
+            _QUICK,
+            "demo-atari",
+            "A few minutes of a real game: every part at work, far too short to learn it.",
+            {
+                "loop.steps": (10_000, _NEW),
+                "loop.epoch_steps": (2_500, _NEW),
+                "loop.test_steps": (1_500, _NEW),
+                "loop.held_out_states": (640, _NEW),
+                "loop.gradient_batches": (10, _NEW),
+                "learner.replay_capacity": (20_000, _NEW),
+                "learner.replay_start_steps": (1_000, _NEW),
+                "learner.epsilon_decay_steps": (4_000, _NEW),
+                "learner.target_period_updates": (250, _NEW),
+            },
+        ),
+        _derived(
+            _PAPER,
+            "classic-control",
+            "A small network for low-dimensional observations such as CartPole's; not tuned per environment.",
+            {
+                "learner.learning_rate": (0.0005, _CLASSIC),
+                "learner.optimizer": ("adam", _CLASSIC),
+                "learner.optimizer_epsilon": (1e-8, _CLASSIC),
+                "learner.loss_reduction": ("mean", _CLASSIC),
+                "learner.reward_clip": (None, _CLASSIC),
+                "learner.batch_size": (64, _CLASSIC),
+                "learner.update_period_steps": (2, _CLASSIC),
+                "learner.target_period_updates": (250, _CLASSIC),
+                "learner.replay_capacity": (50_000, _CLASSIC),
+                "learner.replay_start_steps": (1_000, _CLASSIC),
+                "learner.epsilon_end": (0.05, _CLASSIC),
+                "learner.epsilon_decay_steps": (10_000, _CLASSIC),
+                "loop.steps": (60_000, _CLASSIC),
+                "loop.epoch_steps": (3_000, _CLASSIC),
+                "loop.test_steps": (10_000, _CLASSIC),
+                "loop.test_episodes": (20, _CLASSIC),
+                "loop.test_epsilon": (0.0, _CLASSIC),
+                "loop.held_out_states": (1_000, _CLASSIC),
+            },
+        ),
+    )
+}
+
+_DEFAULT_PRESETS = {"atari": "paper-atari", "gym": "classic-control"}
+
+
+def default_preset(environment: str) -> str:
+    """Returns the preset that an environment is trained with unless another is named."""
+    return _DEFAULT_PRESETS.get(environment.partition("/")[0], "paper-atari")
+
+
+def preset(name: str) -> Preset:
+    """Returns a preset by name.
+
+    Raises:
+        ValueError: for an unknown name; the nearest and all others are listed.
+    """
+    if name not in PRESETS:
+        close = difflib.get_close_matches(name, PRESETS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ValueError(f"unknown preset {name!r}{hint} There are: {', '.join(PRESETS)}.")
+    return PRESETS[name]
+
+
+def sources(config: Config, chosen: Preset) -> dict[str, str]:
+    """Says where each value comes from, by dotted name: the preset's source, or the command line."""
+    preset_values = dict(fields(chosen.config))
+    return {
+        path: chosen.overrides.get(path, chosen.source) if value == preset_values[path] else "command line"
+        for path, value in fields(config)
+    }
+
+
+def checked(config: Config) -> Config:
+    """Returns `config` after refusing what could not run; see `training.settings.check`."""
+    check(config.learner, config.loop)
+    return config

@@ -1,0 +1,164 @@
+"""Test phases: the policy of fixed parameters plays games of its own, and its scores are counted.
+
+A test phase ends by its step budget or after a number of games, whichever comes first: never endless. It has its own
+environment and its own random stream, so that training is the same with and without it.
+"""
+
+import math
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from softbellman.envs.step import HostEnv
+
+Policy = Callable[[np.ndarray, int, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""`policy(obs, moment, age) -> (actions [E], max_a Q [E])`, `moment` steps into the phase, `age` `[E]` into each game."""
+
+NEGLIGIBLE = 0.01  # a return is known once the discount of what was not seen has fallen below this
+
+
+class TestPhase(NamedTuple):
+    """What a test phase found.
+
+    Attributes:
+        scores: `[n]` raw undiscounted scores of the games counted.
+        lengths: `[n]` their agent steps.
+        unfinished: True if no game ended within the budget: the one score is then of the unfinished game.
+        steps: agent steps played.
+        realised_return: mean over the visited states of the discounted, clipped return that followed, or None if no
+            state was far enough from the end of the budget.
+        overestimation: mean over the same states of `max_a Q_online` minus that return, or None.
+        identical: True if all of several games were the same, observation by observation.
+    """
+
+    __test__ = False  # the name is not a test's
+
+    scores: np.ndarray
+    lengths: np.ndarray
+    unfinished: bool
+    steps: int
+    realised_return: float | None
+    overestimation: float | None
+    identical: bool
+
+    @property
+    def mean(self) -> float:
+        """Mean score."""
+        return float(self.scores.mean())
+
+
+def play(
+    policy: Policy,
+    env: HostEnv,
+    *,
+    max_steps: int,
+    max_episodes: int | None = None,
+    gamma: float = 0.99,
+    reward_clip: float | None = None,
+    on_step: Callable[[], None] | None = None,
+) -> TestPhase:
+    """Plays a test phase. The environment is reset first and left as it is afterwards.
+
+    Args:
+        policy: chooses actions, and says the value it sees.
+        env: the test environment, `E` copies; the budget counts the steps of all.
+        max_steps: budget of agent steps.
+        max_episodes: ends the phase after so many finished games; None: only the budget does.
+        gamma: discount factor of the realised return.
+        reward_clip: rewards are clipped to `+-reward_clip` for the realised return, as the learner does.
+        on_step: called after the reset and after each step, to record a video.
+
+    Returns:
+        The phase. Finished games count; an unfinished one only if there is no other.
+
+    Raises:
+        ValueError: if the budget has room for no step.
+    """
+    if max_steps < env.num_envs:
+        raise ValueError(f"a test phase of {max_steps} agent steps has no step for {env.num_envs} environments")
+    obs = env.reset()
+    _notify(on_step)
+    values, rewards, known_ends, cuts = [], [], [], []
+    score, length = np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
+    checksum = [zlib.crc32(_newest(env, obs, copy)) for copy in range(env.num_envs)]
+    scores, lengths, checksums, steps = [], [], [], 0
+    while steps + env.num_envs <= max_steps and (max_episodes is None or len(scores) < max_episodes):
+        actions, value = policy(obs, steps, length)
+        step = env.step(actions)
+        steps += env.num_envs
+        values.append(value)
+        rewards.append(step.reward)
+        known_ends.append(step.training_end)
+        cuts.append(step.truncated & ~step.training_end)
+        score += step.reward
+        length += 1
+        for copy in range(env.num_envs):
+            checksum[copy] = zlib.crc32(_newest(env, step.next_obs, copy), checksum[copy])
+        for copy in np.flatnonzero(step.game_ended):
+            scores.append(float(score[copy]))
+            lengths.append(int(length[copy]))
+            checksums.append(checksum[copy])
+            score[copy], length[copy] = 0.0, 0
+            checksum[copy] = zlib.crc32(_newest(env, step.obs, copy))
+        obs = step.obs
+        _notify(on_step)
+    unfinished = not scores
+    if unfinished:
+        scores, lengths = [float(score[0])], [int(length[0])]
+    realised, overestimation = realised_return(
+        np.array(values), np.array(rewards), np.array(known_ends), np.array(cuts), gamma, reward_clip
+    )
+    identical = len(checksums) > 1 and len(set(checksums)) == 1
+    return TestPhase(
+        np.array(scores), np.array(lengths), unfinished, steps, realised, overestimation, identical
+    )
+
+
+def realised_return(
+    values: np.ndarray,
+    rewards: np.ndarray,
+    known_ends: np.ndarray,
+    cuts: np.ndarray,
+    gamma: float,
+    reward_clip: float | None,
+) -> tuple[float | None, float | None]:
+    """Computes the mean discounted return from the visited states, and how far the values lie above it.
+
+    Args:
+        values: `[T, E]`, `max_a Q_online` at the states visited.
+        rewards: `[T, E]`, raw rewards of the steps from them.
+        known_ends: `[T, E]` bool, training sees an end after the step: the return stops there.
+        cuts: `[T, E]` bool, the game was cut after the step: what would have followed is not known.
+        gamma: discount factor.
+        reward_clip: rewards are clipped to `+-reward_clip`; None leaves them raw.
+
+    Returns:
+        Mean return and mean of value minus return over the states whose return is known to within 1% of the weight of
+        the future, or `(None, None)` if there is none.
+    """
+    if reward_clip is not None:
+        rewards = np.clip(rewards, -reward_clip, reward_clip)
+    horizon = math.ceil(math.log(NEGLIGIBLE) / math.log(gamma)) if gamma > 0 else 1
+    following = np.zeros(values.shape[1])
+    seen = np.zeros(values.shape[1])  # steps seen after a state, infinite before a known end
+    returns, known = np.empty(values.shape), np.empty(values.shape, bool)
+    for t in range(len(values) - 1, -1, -1):
+        ended = known_ends[t] | cuts[t]
+        following = rewards[t] + gamma * np.where(ended, 0.0, following)
+        seen = np.where(known_ends[t], np.inf, np.where(cuts[t], 1, seen + 1))
+        returns[t], known[t] = following, seen >= horizon
+    if not known.any():
+        return None, None
+    return float(returns[known].mean()), float((values[known] - returns[known]).mean())
+
+
+def _newest(env: HostEnv, obs: np.ndarray, copy: int) -> np.ndarray:
+    """Returns the part of an observation that is new, ready for a checksum."""
+    return np.ascontiguousarray(obs[copy] if env.stack is None else obs[copy, -1])
+
+
+def _notify(on_step: Callable[[], None] | None) -> None:
+    if on_step is not None:
+        on_step()

@@ -1,0 +1,370 @@
+"""The loop for environments on the host: emulators, and anything that Gymnasium can make.
+
+It trains a *group*: runs that share everything but the seed and the operator's parameters. The learner's state has a
+leading runs axis, moved on in blocks of one fixed width. At each agent step, in this order and for every run: choose
+an action, step the environment, store the transition; then, when an update is due, copy the target network if that is
+due too, draw a minibatch, update. Nothing runs ahead of anything else, so no result depends on timing; and every
+random draw is a function of the run's seed and a counter, so there is no generator state.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from softbellman.envs.step import HostEnv
+from softbellman.learning import diagnostics, learner
+from softbellman.learning.learner import LearnerState
+from softbellman.learning.networks import Network
+from softbellman.learning.replay import FrameReplay, Transition
+from softbellman.learning.settings import LearnerSettings
+from softbellman.training import streams
+from softbellman.training.evaluation import TestPhase, play
+from softbellman.training.metrics import MetricsRow
+from softbellman.training.settings import LoopSettings
+from softbellman.training.streams import Role
+
+COMMON_SEED, COMMON_STATES, COMMON_STRIDE = 20190609, 320, 5
+
+
+class Run(NamedTuple):
+    """One run of a group: its operator, which differs from the others' in parameters only, and its seed."""
+
+    operator: Any
+    seed: int
+
+
+@dataclass
+class Counters:
+    """What is counted of one run. All of it is numbers; with tapes, replay and learner it is the whole state."""
+
+    episodes: int = 0
+    finished: int = 0  # in this epoch, as are the two sums
+    return_sum: float = 0.0
+    clipped_return_sum: float = 0.0
+
+
+class HostLoop:
+    """A group of runs in training. `advance` trains, `test` measures; nothing is written to disk here.
+
+    Attributes:
+        runs: the `R` runs.
+        agent_steps: agent steps taken by each run so far; one clock for all.
+        updates: updates made by each run so far.
+        states: the learners' states, one per block, with a leading axis of the block's width.
+        replays: one replay per run.
+        envs: one training environment per run.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        make_env: Callable[[int, bool], HostEnv],
+        make_network: Callable[[tuple[int, ...], int], Network],
+        settings: LearnerSettings,
+        loop: LoopSettings,
+        *,
+        random_first_actions: int = 0,
+        budget_cut_terminates: bool = False,
+    ) -> None:
+        """Makes environments, replays and networks, and starts the first games.
+
+        Args:
+            runs: the group; operators must have the same structure.
+            make_env: `make_env(seed, training)`, an environment of the run, for training or for tests.
+            make_network: `make_network(obs_shape, num_actions)`.
+            settings: the learner's numbers.
+            loop: the loop's numbers.
+            random_first_actions: so many first actions of each learning episode are random, in tests too.
+            budget_cut_terminates: the last transition of each epoch is stored as terminal.
+
+        Raises:
+            ValueError: if the operators differ in structure.
+        """
+        structures = {str(jax.tree.structure(run.operator)) for run in runs}
+        if len(structures) != 1:
+            raise ValueError(f"operators of different structure are different groups: {sorted(structures)}")
+        self.runs, self.settings, self.loop = tuple(runs), settings, loop
+        self._make_env = make_env
+        self._random_first_actions, self._budget_cut_terminates = random_first_actions, budget_cut_terminates
+        self.envs = [make_env(run.seed, True) for run in runs]
+        first = self.envs[0]
+        self.network = make_network(first.obs_shape, first.num_actions)
+        self.replays = [
+            FrameReplay(
+                settings.replay_capacity,
+                obs_shape=env.obs_shape,
+                obs_dtype=env.obs_dtype,
+                stack=env.stack,
+                num_envs=env.num_envs,
+                gamma=settings.gamma,
+            )
+            for env in self.envs
+        ]
+        width = loop.block_width
+        lanes = [min(lane, len(runs) - 1) for lane in range(-(-len(runs) // width) * width)]  # padded with the last run
+        self._blocks = [lanes[start : start + width] for start in range(0, len(lanes), width)]
+        self._operators = [_stack([runs[lane].operator for lane in block]) for block in self._blocks]
+        self._act_keys = [_stack([streams.key(runs[lane].seed, Role.ACT) for lane in block]) for block in self._blocks]
+        self.states: list[LearnerState] = [
+            _stack([_init(self.network, settings, streams.key(runs[lane].seed, Role.INIT)) for lane in block])
+            for block in self._blocks
+        ]
+        self.agent_steps = self.updates = self.epoch = 0
+        self.counters = [Counters() for _ in runs]
+        self._scores = [np.zeros((2, loop.num_envs)) for _ in runs]  # raw and clipped score of the games under way
+        self._age = [np.zeros(loop.num_envs, np.int64) for _ in runs]
+        self._losses: list[jax.Array] = []
+        self._held_out: list[np.ndarray] | None = None
+        self._common: np.ndarray | None = None
+        self._started = time.monotonic()
+        self.obs = [env.reset() for env in self.envs]
+        for replay, obs in zip(self.replays, self.obs, strict=True):
+            replay.start(obs)
+
+    def advance(self, steps: int, on_progress: Callable[[int], None] | None = None) -> None:
+        """Trains every run for `steps` agent steps.
+
+        Args:
+            steps: a multiple of the number of environments of a run.
+            on_progress: called with `agent_steps` after each step.
+        """
+        end = self.agent_steps + steps
+        while self.agent_steps < end:
+            actions = self._actions()
+            last = self.agent_steps + self.loop.num_envs >= end
+            for index in range(len(self.runs)):
+                self._step(index, actions[index], last)
+            self.agent_steps += self.loop.num_envs
+            if self._update_is_due():
+                self._update()
+            if on_progress is not None:
+                on_progress(self.agent_steps)
+
+    def test(self) -> list[tuple[MetricsRow, TestPhase]]:
+        """Plays a test phase of every run, takes every measurement, and closes the epoch."""
+        self.epoch += 1
+        if self._held_out is None:
+            self._held_out = [
+                np.ascontiguousarray(
+                    replay.sample(streams.generator(run.seed, Role.HELD_OUT, 0), self.loop.held_out_states).obs
+                )
+                for replay, run in zip(self.replays, self.runs, strict=True)
+            ]
+            self._common = common_states(self._make_env(COMMON_SEED, True))
+        losses = np.array([np.asarray(loss) for loss in self._losses]).reshape(-1, len(self._blocks), self.loop.block_width)
+        self._losses.clear()
+        return [self._measure(index, losses) for index in range(len(self.runs))]
+
+    def params(self, index: int) -> Any:
+        """Returns the online network's parameters of run `index`, without the runs axis."""
+        return self.state(index).params
+
+    def state(self, index: int) -> LearnerState:
+        """Returns the learner's state of run `index`, without the runs axis."""
+        block, lane = divmod(index, self.loop.block_width)
+        state = self.states[block]
+        return state if self.loop.block_width == 1 else jax.tree.map(lambda leaf: leaf[lane], state)
+
+    def close(self) -> None:
+        """Releases the emulators."""
+        for env in self.envs:
+            env.close()
+
+    def _actions(self) -> list[np.ndarray]:
+        """Chooses the actions of every run, `[R]` arrays `[E]`."""
+        epsilon = learner.epsilon_at(self.agent_steps, self.settings)
+        moment = np.uint32(self.agent_steps // self.loop.num_envs)
+        chosen: list[np.ndarray] = []
+        for block, keys, state in zip(self._blocks, self._act_keys, self.states, strict=True):
+            if epsilon >= 1.0:
+                actions = _random_actions(len(block), keys, moment, self.loop.num_envs, self.envs[0].num_actions)
+            else:
+                obs = _stack_arrays([self.obs[lane] for lane in block])
+                early = _stack_arrays([self._age[lane] for lane in block]) < self._random_first_actions
+                rate = np.where(early, 1.0, epsilon).astype(np.float32)
+                actions = _act(self.network, len(block), state.params, obs, keys, moment, rate)
+            chosen.extend(np.asarray(actions).reshape(len(block), -1))
+        return chosen[: len(self.runs)]
+
+    def _step(self, index: int, actions: np.ndarray, last: bool) -> None:
+        """Steps one run's environments and stores what came of it."""
+        step = self.envs[index].step(actions)
+        if last and self._budget_cut_terminates:
+            step = step._replace(terminated=np.ones_like(step.terminated))
+        self.replays[index].add(actions, step)
+        self.obs[index] = step.obs
+        score = self._scores[index]
+        score[0] += step.reward
+        clip = self.settings.reward_clip
+        score[1] += step.reward if clip is None else np.clip(step.reward, -clip, clip)
+        self._age[index] = np.where(step.terminated | step.truncated, 0, self._age[index] + 1)
+        if step.game_ended.any():
+            counters, ended = self.counters[index], step.game_ended
+            counters.episodes += int(ended.sum())
+            counters.finished += int(ended.sum())
+            counters.return_sum += float(score[0, ended].sum())
+            counters.clipped_return_sum += float(score[1, ended].sum())
+            score[:, ended] = 0.0
+
+    def _update_is_due(self) -> bool:
+        return (
+            self.agent_steps > self.settings.replay_start_steps
+            and self.agent_steps % self.settings.update_period_steps == 0
+        )
+
+    def _update(self) -> None:
+        """Makes one update of every run; the target network is copied before updates 0, P, 2P, ..."""
+        copy_is_due = self.updates % self.settings.target_period_updates == 0
+        for number, block in enumerate(self._blocks):
+            if copy_is_due:
+                self.states[number] = learner.copy_target(self.states[number])
+            batches = [self._minibatch(lane, Role.REPLAY, self.updates) for lane in block]
+            batch = Transition(*(_stack_arrays(part) for part in zip(*batches, strict=True)))
+            self.states[number], metrics = _learn(
+                self.network, self.settings, len(block), self.states[number], self._operators[number], batch
+            )
+            self._losses.append(metrics.loss)
+        self.updates += 1
+
+    def _minibatch(self, index: int, role: Role, counter: int) -> Transition:
+        rng = streams.generator(self.runs[index].seed, role, counter)
+        return self.replays[index].sample(rng, self.settings.batch_size)
+
+    def _measure(self, index: int, losses: np.ndarray) -> tuple[MetricsRow, TestPhase]:
+        run, env, counters, settings = self.runs[index], self.envs[index], self.counters[index], self.settings
+        state = self.state(index)
+        test_seed = streams.derived_seed(run.seed, Role.TEST, self.epoch)
+        test_env = self._make_env(test_seed, False)
+        policy = greedy_policy(self.network, state.params, test_seed, self.loop.test_epsilon, self._random_first_actions)
+        phase = play(
+            policy,
+            test_env,
+            max_steps=self.loop.test_steps,
+            max_episodes=self.loop.test_episodes,
+            gamma=settings.gamma,
+            reward_clip=settings.reward_clip,
+        )
+        test_env.close()
+        assert self._held_out is not None
+        values = diagnostics.value_statistics(
+            state, run.operator, self._held_out[index], self.network, settings.gamma
+        )
+        common = diagnostics.value_statistics(state, run.operator, self._common, self.network, settings.gamma)
+        gradients: dict[str, float | None] = dict.fromkeys(diagnostics.GradientStatistics._fields)
+        if self.loop.gradient_batches:
+            first = self.epoch * self.loop.gradient_batches
+            batches = [
+                self._minibatch(index, Role.GRADIENT, first + i) for i in range(self.loop.gradient_batches)
+            ]
+            gradients = dict(
+                diagnostics.gradient_statistics(state, run.operator, batches, self.network, settings)
+            )
+        block, lane = divmod(index, self.loop.block_width)
+        row = MetricsRow(
+            epoch=self.epoch,
+            agent_steps=self.agent_steps,
+            env_frames=self.agent_steps * env.frames_per_step,
+            updates=self.updates,
+            episodes=counters.episodes,
+            test_return=phase.mean,
+            test_episodes=len(phase.scores),
+            test_unfinished=int(phase.unfinished),
+            train_return=counters.return_sum / counters.finished if counters.finished else None,
+            train_clipped_return=counters.clipped_return_sum / counters.finished if counters.finished else None,
+            held_out_value_common=common["held_out_value"],
+            realised_return=phase.realised_return,
+            overestimation=phase.overestimation,
+            loss=float(losses[:, block, lane].mean()) if len(losses) else None,
+            epsilon=float(learner.epsilon_at(self.agent_steps, settings)),
+            operator_parameter=next((float(leaf) for leaf in jax.tree.leaves(run.operator)), None),
+            test_epsilon=self.loop.test_epsilon,
+            test_seed=test_seed,
+            seconds=time.monotonic() - self._started,
+            **values,
+            **gradients,
+        )
+        counters.finished, counters.return_sum, counters.clipped_return_sum = 0, 0.0, 0.0
+        return row, phase
+
+
+def greedy_policy(network: Network, params: Any, seed: int, epsilon: float, random_first_actions: int = 0) -> Any:
+    """Returns the epsilon-greedy policy of fixed parameters, for `evaluation.play`; its draws depend on `seed` alone."""
+    key = streams.key(seed, Role.TEST)
+
+    def policy(obs: np.ndarray, moment: int, age: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rate = np.where(age < random_first_actions, 1.0, epsilon).astype(np.float32)
+        actions, values = _test_act(network, params, obs, key, np.uint32(moment), rate)
+        return np.asarray(actions), np.asarray(values)
+
+    return policy
+
+
+def common_states(env: HostEnv) -> np.ndarray:
+    """Returns states `[COMMON_STATES, *obs_shape]` that a uniformly random policy visits: the same for all runs of a game."""
+    rng = np.random.default_rng(COMMON_SEED)
+    obs, states = env.reset(), []
+    for moment in range(COMMON_STATES * COMMON_STRIDE):
+        if moment % COMMON_STRIDE == 0:
+            states.append(np.array(obs[0]))
+        obs = env.step(rng.integers(env.num_actions, size=env.num_envs)).obs
+    env.close()
+    return np.stack(states)
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    """Stacks trees of one structure along a new leading axis; a single tree stays as it is (see `_over_lanes`)."""
+    if len(trees) == 1:
+        return trees[0]
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
+
+
+def _stack_arrays(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return arrays[0] if len(arrays) == 1 else np.stack(arrays)
+
+
+def _over_lanes(function: Callable[..., Any], width: int) -> Callable[..., Any]:
+    """Maps a function over the lanes of a block. A block of one has no lane axis: on a CPU it would cost a fifth."""
+    return function if width == 1 else jax.vmap(function)
+
+
+@partial(jax.jit, static_argnames=("network", "settings"))
+def _init(network: Network, settings: LearnerSettings, key_init: jax.Array) -> LearnerState:
+    return learner.init(network, settings, key_init)
+
+
+@partial(jax.jit, static_argnames=("network", "width"))
+def _act(network: Network, width: int, params: Any, obs: Any, keys: Any, moment: Any, epsilon: Any) -> jax.Array:
+    def one(params: Any, obs: jax.Array, key: jax.Array, epsilon: jax.Array) -> jax.Array:
+        return learner.act(network, params, obs, jax.random.fold_in(key, moment), epsilon)
+
+    return _over_lanes(one, width)(params, obs, keys, epsilon)
+
+
+@partial(jax.jit, static_argnames=("width", "num_envs", "num_actions"))
+def _random_actions(width: int, keys: Any, moment: Any, num_envs: int, num_actions: int) -> jax.Array:
+    def one(key: jax.Array) -> jax.Array:
+        return learner.exploration(jax.random.fold_in(key, moment), num_envs, num_actions, 1.0)[1]
+
+    return _over_lanes(one, width)(keys)
+
+
+@partial(jax.jit, static_argnames=("network",))
+def _test_act(network: Network, params: Any, obs: Any, key: jax.Array, moment: Any, epsilon: Any) -> Any:
+    actions = learner.act(network, params, obs, jax.random.fold_in(key, moment), epsilon)
+    return actions, network.apply(params, obs).max(axis=-1)
+
+
+@partial(jax.jit, static_argnames=("network", "settings", "width"), donate_argnames=("state",))
+def _learn(
+    network: Network, settings: LearnerSettings, width: int, state: LearnerState, operator: Any, batch: Transition
+) -> Any:
+    def one(state: LearnerState, operator: Any, batch: Transition) -> Any:
+        return learner.learn_step(state, operator, batch, network, settings)
+
+    return _over_lanes(one, width)(state, operator, batch)

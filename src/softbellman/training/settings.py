@@ -1,0 +1,107 @@
+"""How long a run trains and how it is tested. No JAX here: a command line can read these at once."""
+
+from dataclasses import dataclass
+
+from softbellman.learning.settings import LearnerSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopSettings:
+    """The loop around the learner. The defaults are the authors'.
+
+    Attributes:
+        steps: agent steps in all, the random ones before replay starts included.
+        epoch_steps: agent steps from one test phase to the next.
+        test_steps: budget of agent steps of a test phase; an unfinished last game does not count.
+        test_episodes: a test phase ends earlier, after so many finished games; None: only the budget ends it.
+        test_epsilon: exploration rate in test phases.
+        held_out_states: states drawn from the replay after the first epoch, on which values are followed.
+        gradient_batches: minibatches behind the gradient statistics of each test phase; 0 leaves them out.
+        num_envs: environments that each run steps side by side.
+        block_width: runs that one compiled call moves on together; on a CPU, 1 is fastest for Atari.
+    """
+
+    steps: int = 50_000_000
+    epoch_steps: int = 250_000
+    test_steps: int = 125_000
+    test_episodes: int | None = None
+    test_epsilon: float = 0.05
+    held_out_states: int = 3_200
+    gradient_batches: int = 50
+    num_envs: int = 1
+    block_width: int = 1
+
+
+def check(learner: LearnerSettings, loop: LoopSettings) -> None:
+    """Refuses settings that could not run or could never learn, with both numbers and what to change.
+
+    Raises:
+        ValueError: at the first fault found.
+    """
+    _require(0 <= learner.gamma < 1, f"learner.gamma ({learner.gamma}) must be in [0, 1).")
+    for name in ("learning_rate", "huber_delta", "optimizer_epsilon"):
+        value = getattr(learner, name)
+        _require(value > 0, f"learner.{name} ({value}) must be positive.")
+    for name in ("batch_size", "update_period_steps", "target_period_updates", "replay_capacity"):
+        value = getattr(learner, name)
+        _require(value >= 1, f"learner.{name} ({value}) must be at least 1.")
+    for name in ("replay_start_steps", "epsilon_decay_steps"):
+        value = getattr(learner, name)
+        _require(value >= 0, f"learner.{name} ({value}) must not be negative.")
+    for name, value in (
+        ("learner.epsilon_start", learner.epsilon_start),
+        ("learner.epsilon_end", learner.epsilon_end),
+        ("loop.test_epsilon", loop.test_epsilon),
+    ):
+        _require(0 <= value <= 1, f"{name} ({value}) must be in [0, 1].")
+    for name in ("steps", "epoch_steps", "test_steps", "num_envs", "block_width"):
+        value = getattr(loop, name)
+        _require(value >= 1, f"loop.{name} ({value}) must be at least 1.")
+    _require(
+        learner.batch_size <= learner.replay_capacity,
+        f"learner.batch_size ({learner.batch_size}) is larger than learner.replay_capacity "
+        f"({learner.replay_capacity}); lower the one or raise the other.",
+    )
+    _require(
+        learner.batch_size <= max(learner.replay_start_steps, 1),
+        f"learner.replay_start_steps ({learner.replay_start_steps}) is less than learner.batch_size "
+        f"({learner.batch_size}): the first update would draw from fewer transitions than it needs; "
+        f"set learner.replay_start_steps to {learner.batch_size} or more.",
+    )
+    _require(
+        learner.replay_start_steps < loop.steps,
+        f"learner.replay_start_steps ({learner.replay_start_steps:,}) is not below the budget of {loop.steps:,} "
+        "agent steps: nothing would be learned; raise --steps or lower learner.replay_start_steps.",
+    )
+    _require(
+        learner.replay_start_steps < learner.replay_capacity,
+        f"learner.replay_start_steps ({learner.replay_start_steps:,}) must be below learner.replay_capacity "
+        f"({learner.replay_capacity:,}): the replay could never hold as many.",
+    )
+    updates = (loop.steps - learner.replay_start_steps) // learner.update_period_steps
+    _require(
+        updates >= 1,
+        f"learner.update_period_steps ({learner.update_period_steps}) leaves no update in the "
+        f"{loop.steps - learner.replay_start_steps} agent steps after replay starts; lower it or raise --steps.",
+    )
+    _require(
+        learner.target_period_updates <= updates,
+        f"learner.target_period_updates ({learner.target_period_updates:,}) can't fire: the run makes {updates:,} "
+        f"updates; set it to {updates:,} or less, or raise --steps.",
+    )
+    period, copies = learner.update_period_steps, loop.num_envs
+    _require(
+        period % copies == 0,
+        f"learner.update_period_steps ({period}) must be a multiple of loop.num_envs ({copies}); "
+        f"try {copies * max(1, round(period / copies))}.",
+    )
+    for name in ("steps", "epoch_steps"):
+        value = getattr(loop, name)
+        _require(
+            value % copies == 0, f"loop.{name} ({value}) must be a multiple of loop.num_envs ({copies})."
+        )
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)

@@ -1,0 +1,32 @@
+"""Random streams as functions of a run's seed, a role and a counter: there is no generator state to keep or to lose."""
+
+from enum import IntEnum
+
+import jax
+import numpy as np
+
+
+class Role(IntEnum):
+    """What a stream is for. Each role's draws are independent of every other's."""
+
+    INIT = 0
+    ACT = 1
+    REPLAY = 2
+    TEST = 3
+    HELD_OUT = 4
+    GRADIENT = 5
+
+
+def key(seed: int, role: Role) -> jax.Array:
+    """Returns a JAX key for a role of a run; fold a counter in before each use."""
+    return jax.random.fold_in(jax.random.key(seed), int(role))
+
+
+def generator(seed: int, role: Role, counter: int) -> np.random.Generator:
+    """Returns a NumPy generator for one use of a role of a run, such as one minibatch."""
+    return np.random.Generator(np.random.Philox(key=[seed, int(role)], counter=[0, counter, 0, 0]))
+
+
+def derived_seed(seed: int, role: Role, counter: int) -> int:
+    """Returns a seed in `0 .. 2^31 - 1` for an environment of its own."""
+    return int(np.random.SeedSequence([seed, int(role), counter]).generate_state(1)[0] >> 1)

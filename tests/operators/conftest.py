@@ -1,0 +1,61 @@
+"""Arrays of every library that operators take, one parameter each."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+
+class Library(NamedTuple):
+    """How to make an array, and how exact its arithmetic is."""
+
+    name: str
+    dtype: Any
+    eps: float
+
+    def array(self, values) -> Any:
+        values = np.asarray(values)
+        if self.name == "jax":
+            import jax.numpy as jnp
+
+            return jnp.asarray(values, dtype=self.dtype)
+        if self.name == "torch":
+            import torch
+
+            return torch.tensor(values, dtype=getattr(torch, self.dtype))
+        return values.astype(self.dtype)
+
+    def mask(self, values) -> Any:
+        return Library(self.name, "bool", 0.0).array(values)
+
+    def gradient(self, function, q) -> Any:
+        """Differentiate by the library's own automatic differentiation."""
+        if self.name == "jax":
+            import jax
+
+            return jax.grad(lambda q: function(q).sum())(q)
+        import torch
+
+        q = q.clone().requires_grad_()
+        return torch.autograd.grad(function(q).sum(), q)[0]
+
+
+NUMPY = [
+    pytest.param(Library("numpy", "float64", 2**-52), id="numpy-float64"),
+    pytest.param(Library("numpy", "float32", 2**-23), id="numpy-float32"),
+]
+DIFFERENTIABLE = [
+    pytest.param(Library("jax", "float32", 2**-23), id="jax-float32"),
+    pytest.param(Library("torch", "float64", 2**-52), id="torch-float64", marks=pytest.mark.torch),
+    pytest.param(Library("torch", "float32", 2**-23), id="torch-float32", marks=pytest.mark.torch),
+]
+
+
+@pytest.fixture(params=NUMPY + DIFFERENTIABLE)
+def library(request) -> Library:
+    return request.param
+
+
+@pytest.fixture(params=DIFFERENTIABLE)
+def differentiable(request) -> Library:
+    return request.param

@@ -1,0 +1,194 @@
+"""Derivatives, in closed form and by automatic differentiation; masked actions; values of extreme size."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from softbellman import operators as ops
+
+SINGLE = [ops.maximum(), ops.mean(), ops.softmax(0), ops.softmax(1.5), ops.mellowmax(0), ops.mellowmax(1.5)]
+ALL = [*SINGLE, *(ops.double(op) for op in SINGLE)]
+Q = np.array([[0.3, -1.2, 0.9, 0.1], [2.0, 1.0, -3.0, 0.5], [0.0, 0.2, 0.1, -0.1]])
+SELECTOR = np.array([[0.1, 0.7, -0.4, 0.2], [-1.0, 0.0, 0.4, 2.0], [0.3, 0.2, 0.1, 0.0]])
+
+
+def central_differences(function, q, step=1e-6):
+    """Differentiate `[..., A] -> [...]` in each action: `[..., A]`."""
+    moves = step * np.eye(q.shape[-1])
+    return np.stack([(function(q + move) - function(q - move)) / (2 * step) for move in moves], axis=-1)
+
+
+@pytest.mark.parametrize("op", ALL, ids=str)
+def test_closed_form_against_differences(op):
+    assert op.gradient(Q, SELECTOR) == pytest.approx(central_differences(lambda q: op(q, SELECTOR), Q), abs=1e-8)
+
+
+@given(hnp.arrays(float, (2, 4), elements=st.floats(-3, 3)), st.floats(0, 20))
+def test_closed_form_against_differences_anywhere(q, rate):
+    for op in (ops.softmax(rate), ops.mellowmax(rate)):
+        assert op.gradient(q) == pytest.approx(central_differences(op, q, 1e-5), abs=1e-5)
+
+
+@pytest.mark.parametrize("op", ALL, ids=str)
+def test_closed_form_against_automatic_differentiation(differentiable, op):
+    q, selector = differentiable.array(Q), differentiable.array(SELECTOR)
+    automatic = differentiable.gradient(lambda q: op(q, selector), q)
+    assert np.asarray(op.gradient(q, selector)) == pytest.approx(np.asarray(automatic), abs=8 * differentiable.eps)
+
+
+def test_softmax_gradient_worked_out_by_hand():
+    """At (0, 3) with tau = 1 it is negative in the first action, and its l1 norm is above 1."""
+    assert ops.softmax(1.0).gradient([0.0, 3.0]) == pytest.approx([-0.0881, 1.0881], abs=1e-4)
+    assert ops.mellowmax(1.0).gradient([0.0, 3.0]) == pytest.approx(ops.softmax(1.0).weights([0.0, 3.0]))
+
+
+@pytest.mark.parametrize("op", SINGLE, ids=str)
+def test_gradient_of_double_is_the_policy_of_the_selector(op):
+    assert np.array_equal(ops.double(op).gradient(Q, SELECTOR), op.weights(SELECTOR))
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-300, 1e-30, 1e-9, 1.0, 1e9, 1e30, 1e300])
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e12])
+def test_automatic_gradients_of_extreme_values_are_finite_and_right(differentiable, scale, rate):
+    q = differentiable.array(scale * np.array([[0, -1, 1], [1, 1, -1], [0.5, 0, 1], [1, 1, 1]]))
+    for op in (ops.maximum(), ops.mean(), ops.softmax(rate), ops.mellowmax(rate)):
+        automatic = np.asarray(differentiable.gradient(op, q))
+        assert np.sum(automatic, axis=-1) == pytest.approx(1, abs=4e-6)
+        if op != ops.maximum():  # at ties, where a maximum has no derivative
+            assert automatic == pytest.approx(np.asarray(op.gradient(q)), abs=4e-6)
+
+
+@pytest.mark.parametrize("omega", [0.0, 1e-3, 1.5, 40.0])
+@pytest.mark.parametrize("q", [[0.3, -1.2, 0.9], [1.0, 1.0, 0.0], [2.0, 2.0, 2.0], [0.0, 1e-4, 3e-4]])
+def test_mellowmax_policy_has_the_derivative_of_the_root(q, omega):
+    """The implicit step: automatic differentiation of the bisected root, against differences of it."""
+    jax = pytest.importorskip("jax")
+    op = ops.mellowmax(omega)
+    with jax.enable_x64(True):
+        exact = np.asarray(jax.jacobian(op.weights)(jax.numpy.asarray(q)))
+    assert exact == pytest.approx(central_differences(lambda q: op.weights(q).T, np.array(q), 1e-5), abs=2e-6)
+
+
+def test_mellowmax_policy_has_a_derivative_in_torch():
+    torch = pytest.importorskip("torch")
+    q = torch.tensor([0.3, -1.2, 0.9], dtype=torch.float64)
+    exact = torch.autograd.functional.jacobian(ops.mellowmax(1.5).weights, q).numpy()
+    assert exact == pytest.approx(central_differences(ops.mellowmax(1.5).weights, q.numpy(), 1e-5), abs=1e-8)
+
+
+def test_double_has_a_derivative_in_the_selector(differentiable):
+    q, selector = differentiable.array(Q), differentiable.array(SELECTOR)
+    for op in (ops.softmax(1.5), ops.mellowmax(1.5)):
+        automatic = differentiable.gradient(lambda selector, op=op: ops.double(op)(q, selector), selector)
+        numeric = central_differences(lambda selector, op=op: ops.double(op)(Q, selector), SELECTOR)
+        assert np.asarray(automatic) == pytest.approx(numeric, abs=max(1e-8, 20 * differentiable.eps))
+
+
+def test_derivatives_in_the_parameter():
+    """d sm/d tau is the variance of q under its policy; d mm/d omega is KL(p || uniform) / omega^2."""
+    jax = pytest.importorskip("jax")
+    q, rate = np.array([0.0, 1.0, 3.0]), 0.7
+    p = ops.softmax(rate).weights(q)
+    variance = np.sum(p * q**2) - np.sum(p * q) ** 2
+    assert jax.grad(lambda tau: ops.softmax(tau)(jax.numpy.asarray(q, "float32")))(rate) == pytest.approx(variance)
+    divergence = np.sum(p * np.log(3 * p))
+    slope = jax.grad(lambda omega: ops.mellowmax(omega)(jax.numpy.asarray(q, "float32")))(rate)
+    assert slope == pytest.approx(divergence / rate**2, rel=1e-5)
+
+
+@pytest.mark.parametrize("op", ALL, ids=str)
+@pytest.mark.parametrize("hidden", [0.0, 1e12, math.nan, math.inf, -math.inf])
+def test_masked_actions_have_no_influence(library, op, hidden):
+    mask = np.array([True, False, True, True])
+    q, selector = np.where(mask, Q, hidden), np.where(mask, SELECTOR, hidden)
+    arrays = library.array(q), library.array(selector)
+    legal = {"where": library.mask(mask)}
+    alone = library.array(Q[:, mask]), library.array(SELECTOR[:, mask])
+    assert np.asarray(op(*arrays, **legal)) == pytest.approx(np.asarray(op(*alone)), abs=8 * library.eps)
+    for whole, part in (
+        (op.weights(arrays[0], **legal), op.weights(alone[0])),
+        (op.gradient(*arrays, **legal), op.gradient(*alone)),
+    ):
+        assert np.all(np.asarray(whole)[:, 1] == 0)
+        assert np.asarray(whole)[:, mask] == pytest.approx(np.asarray(part), abs=8 * library.eps)
+
+
+@pytest.mark.parametrize("op", ALL, ids=str)
+@pytest.mark.parametrize("hidden", [1e12, math.nan, -math.inf])
+def test_masked_actions_have_no_gradient_by_automatic_differentiation(differentiable, op, hidden):
+    mask = np.array([True, False, True, True])
+    q, selector = (
+        differentiable.array(np.where(mask, Q, hidden)),
+        differentiable.array(np.where(mask, SELECTOR, hidden)),
+    )
+    gradients = [differentiable.gradient(lambda q: op(q, selector, differentiable.mask(mask)), q)]
+    if isinstance(op, ops.Softmax | ops.Mellowmax):
+        gradients.append(differentiable.gradient(lambda q: op.weights(q, differentiable.mask(mask))[:, 0], q))
+        gradients.append(differentiable.gradient(lambda s: ops.double(op)(q, s, differentiable.mask(mask)), selector))
+    for gradient in gradients:
+        assert np.all(np.isfinite(np.asarray(gradient))) and np.all(np.asarray(gradient)[:, 1] == 0)
+
+
+@pytest.mark.parametrize("op", ALL, ids=str)
+def test_a_row_with_no_legal_action_is_an_error(library, op):
+    nothing = library.array([[1, 2], [-math.inf, -math.inf]])
+    for call in (
+        lambda: op(nothing, nothing),
+        lambda: op.weights(nothing),
+        lambda: op.gradient(nothing, nothing),
+        lambda: op(library.array([[1, 2]]), library.array([[1, 2]]), library.mask([False, False])),
+    ):
+        with pytest.raises(ValueError, match="no legal action"):
+            call()
+
+
+def test_double_masks_what_either_set_of_values_masks():
+    q, selector = np.array([-math.inf, 2.0, 5.0]), np.array([9.0, 1.0, -math.inf])
+    for op in (ops.maximum(), ops.mean(), ops.softmax(1), ops.mellowmax(1)):
+        assert ops.double(op)(q, selector) == 2.0
+    with pytest.raises(ValueError, match="no legal action"):
+        ops.double(ops.maximum())(q, np.array([1.0, -math.inf, -math.inf]))
+
+
+def test_a_mask_may_be_shared_by_all_rows_and_must_be_bool(library):
+    q = library.array(Q)
+    shared = ops.softmax(1)(q, where=library.mask([True, True, False, True]))
+    assert np.array_equal(
+        np.asarray(shared), np.asarray(ops.softmax(1)(q, where=library.mask([[True, True, False, True]] * 3)))
+    )
+    with pytest.raises(TypeError, match="must be a bool mask"):
+        ops.softmax(1)(q, where=library.array([1, 1, 0, 1]))
+
+
+@ops.operator
+class SoftMellowmax(ops.Operator):
+    """A user's own: `log(sum(softmax(alpha q) exp(omega q))) / omega`, with no gradient of its own (Gan et al. 2021)."""
+
+    alpha: float
+    omega: float
+
+    def policy(self, row):
+        return row.boltzmann(row.constant(self.alpha))
+
+    def offset(self, row):
+        omega = row.constant(self.omega)
+        return row.xp.log(row.sum(self.policy(row) * row.xp.exp(omega * row.z))) / omega
+
+
+def test_an_operator_without_a_gradient_gets_one(library):
+    op = SoftMellowmax(1.0, 2.0)
+    numeric = central_differences(op, Q)
+    assert np.asarray(op.gradient(library.array(Q))) == pytest.approx(numeric, abs=max(1e-8, 20 * library.eps))
+    masked = op.gradient(library.array(Q), where=library.mask([True, False, True, True]))
+    assert np.all(np.asarray(masked)[:, 1] == 0)
+    assert masked.dtype == library.array(Q).dtype
+
+
+def test_without_jax_it_says_what_to_do(monkeypatch):
+    monkeypatch.setattr("softbellman.operators.row._jax", lambda: __import__("a_library_that_is_not_there"))
+    with pytest.raises(ImportError, match=r"pip install 'softbellman\[train\]', or define gradient\(\)"):
+        SoftMellowmax(1.0, 2.0).gradient(Q)

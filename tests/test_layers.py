@@ -1,0 +1,149 @@
+"""The map in docs/design.md, enforced: who may import whom, what stays light, how long a file may be."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "src" / "softbellman"
+
+# What each part may import of the others. A key with a dot is a single module with a rule of its own;
+# a value with a dot allows that module alone. To loosen a rule, change docs/design.md with it.
+ALLOWED = {
+    "operators": set(),
+    "tabular": {"operators"},
+    "simulation": {"operators"},
+    "envs": set(),
+    "envs.mdp": {"tabular"},
+    "learning": {"operators", "envs.step"},
+    "training": {"operators", "envs", "learning"},
+    "study": {"operators", "envs", "learning", "training"},
+    "paper": {"operators", "tabular", "simulation", "envs", "learning", "training", "study"},
+    "cli": {"operators", "tabular", "simulation", "envs", "learning", "training", "study", "paper"},
+    "__init__": {"operators", "tabular", "simulation", "envs", "learning", "training", "study"},
+    "__main__": {"cli"},
+}
+
+# Slow to load, or from an extra that may be missing: imported only where used in the modules below.
+HEAVY = {
+    "jax", "optax", "gymnasium", "ale_py", "cv2", "matplotlib", "torch", "imageio", "safetensors", "gymnax", "pandas",
+}  # fmt: skip
+LIGHT = ("operators", "study.config", "cli", "__init__", "__main__")
+
+LONGEST_FILE = 500
+VAGUE_NAMES = {"utils.py", "common.py", "base.py", "helpers.py", "misc.py"}
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def module_name(file: Path) -> str:
+    """`operators.core` for `operators/core.py`, `operators` for `operators/__init__.py`, `__init__` for the package."""
+    parts = list(file.relative_to(ROOT).with_suffix("").parts)
+    if len(parts) > 1 and parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts)
+
+
+def own_imports(tree: ast.AST, file: Path) -> Iterator[str]:
+    """Every module of ours that a file imports, anywhere in it, as a name without the leading `softbellman.`."""
+    package = ["softbellman", *file.relative_to(ROOT).parent.parts]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) + 1 - node.level] if node.level else []
+            source = ".".join([*start, *([node.module] if node.module else [])])
+            # The last part may be a module or a thing in one: `envs.step` and `envs.step.Step` both lie within `envs`.
+            names = [f"{source}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name == "softbellman" or name.startswith("softbellman."):
+                yield name.removeprefix("softbellman").removeprefix(".")
+
+
+def imports_at_load(node: ast.AST) -> Iterator[str]:
+    """The top-level packages that are imported when a module loads: not those inside functions or for types only."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        return
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        for child in node.orelse:
+            yield from imports_at_load(child)
+        return
+    if isinstance(node, ast.Import):
+        yield from (alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+        yield node.module.partition(".")[0]
+    for child in ast.iter_child_nodes(node):
+        yield from imports_at_load(child)
+
+
+def within(module: str, part: str) -> bool:
+    return module == part or module.startswith(part + ".")
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_imports_flow_one_way(file):
+    module = module_name(file)
+    part = module if module in ALLOWED else module.partition(".")[0]
+    assert part in ALLOWED, f"{part} is not on the map: add it to ALLOWED and to docs/design.md"
+    allowed = ALLOWED[part] | {part.partition(".")[0]}
+    for target in own_imports(ast.parse(file.read_text()), file):
+        assert any(within(target, name) for name in allowed), f"{module} may not import {target or 'softbellman'}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_light_modules_load_nothing_heavy(file):
+    module = module_name(file)
+    if any(within(module, light) for light in LIGHT):
+        loaded = set(imports_at_load(ast.parse(file.read_text())))
+        assert not loaded & HEAVY, f"{module} imports {sorted(loaded & HEAVY)} when it loads; import where it is used"
+
+
+@pytest.mark.parametrize(
+    "module", ["softbellman", "softbellman.operators", "softbellman.study.config", "softbellman.cli"]
+)
+def test_loading_stays_light_through_every_import(module):
+    """The same, seen from outside: whatever these import, directly or not, loads nothing heavy."""
+    code = f"import sys, {module}; print(*sorted({HEAVY!r} & set(sys.modules)))"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("file", FILES, ids=module_name)
+def test_files_are_short_and_well_named(file):
+    assert file.name not in VAGUE_NAMES, f"{file.name} says nothing: name the file after what it holds"
+    lines = len(file.read_text().splitlines())
+    assert lines <= LONGEST_FILE, f"{file.name} has {lines} lines, over {LONGEST_FILE}: two things live in it"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from softbellman.operators import core", ["operators.core"]),
+        ("from ..operators.core import maximum", ["operators.core.maximum"]),
+        ("from . import step", ["envs.step"]),
+        ("def f():\n    import softbellman.study.store", ["study.store"]),
+        ("import numpy", []),
+    ],
+)
+def test_the_reader_of_imports_sees_them_all(source, expected):
+    assert list(own_imports(ast.parse(source), ROOT / "envs" / "atari.py")) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import jax.numpy as jnp", {"jax"}),
+        ("try:\n    import jax\nexcept ImportError:\n    jax = None", {"jax"}),
+        ("class A:\n    import jax", {"jax"}),
+        ("def f():\n    import jax", set()),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import jax", {"typing"}),
+    ],
+)
+def test_the_reader_of_loads_sees_what_runs(source, expected):
+    assert set(imports_at_load(ast.parse(source))) == expected
