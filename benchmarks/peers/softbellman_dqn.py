@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import platform
+import time
 from importlib.metadata import version
 
 
@@ -18,13 +19,32 @@ def measure(game: str, replay_start: int, warmup: int, steps: int, threads: int,
     """
     os.environ["NPROC"] = str(threads)  # the size of XLA's thread pool; read when JAX loads
 
-    # TODO: softbellman.training.host_loop, with
-    #   game, one environment, operator max, replay of 100,000, replay_start_steps=replay_start, batch 32,
-    #   update_period_steps=4, target copy every 10,000 agent steps, epsilon constant at 0.1, the rest paper-atari;
-    #   then set `seconds` (time.perf_counter) and `updates` (within the timed steps: steps // 4).
-    raise NotImplementedError("benchmarks/peers/softbellman_dqn.py: call softbellman.training.host_loop here")
+    import jax
 
-    seconds, updates = float("nan"), 0
+    from softbellman import envs
+    from softbellman import operators as ops
+    from softbellman.learning.networks import nature_cnn
+    from softbellman.learning.settings import LearnerSettings
+    from softbellman.training.host_loop import HostLoop, Run
+    from softbellman.training.settings import LoopSettings
+
+    settings = LearnerSettings(
+        replay_capacity=100_000, replay_start_steps=replay_start, epsilon_end=0.1, epsilon_decay_steps=0
+    )
+    loop = HostLoop(
+        [Run(ops.maximum(), seed)],
+        lambda seed, training: envs.make(f"atari/{game}", seed=seed, training=training),
+        lambda obs_shape, num_actions: nature_cnn(num_actions),
+        settings,
+        LoopSettings(),
+    )
+    loop.advance(replay_start + warmup)
+    jax.block_until_ready(loop.states)
+    before, started = loop.updates, time.perf_counter()
+    loop.advance(steps)
+    jax.block_until_ready(loop.states)
+    seconds, updates = time.perf_counter() - started, loop.updates - before
+    loop.close()
     return {
         "library": "softbellman",
         "steps": steps,

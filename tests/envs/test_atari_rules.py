@@ -91,13 +91,20 @@ def test_l8_l29_lives_end_nothing_in_a_test_or_where_the_protocol_says_so(play, 
     steps = run(play(THREE_LIVES, **options), 3)
     assert flags(steps, "terminated") == flags(steps, "game_ended") == [False, False, True]
     assert not any(flags(steps, "truncated"))
+    assert (steps[1].obs[0, 1:, 0, 0] == [1, 2, 3]).all()  # history goes on over a lost life
+
+
+def test_a_test_says_where_training_would_have_seen_an_end(play):
+    """So that a return measured in a test stops where the learner's does."""
+    assert flags(run(play(THREE_LIVES, training=False), 3), "training_end") == [True, True, True]
+    assert flags(run(play(THREE_LIVES, protocol=MACHADO_ATARI), 3), "training_end") == [False, False, True]
 
 
 def test_l29_a_game_that_ends_right_after_a_lost_life_is_counted_once(play):
     env = play([(0, 2, False), (0, 0, True)])
     steps = run(env, 4)
     assert flags(steps, "game_ended") == [False, True, False, True]
-    assert env._emulators[0].games[0] == 3
+    assert env.tape[0].game == 2  # two games are over, the third is under way
 
 
 def test_a_life_won_and_lost_again_is_no_end(play):

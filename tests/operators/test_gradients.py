@@ -4,14 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from softbellman import operators as ops
 
 SINGLE = [ops.maximum(), ops.mean(), ops.softmax(0), ops.softmax(1.5), ops.mellowmax(0), ops.mellowmax(1.5)]
-ALL = [*SINGLE, *(ops.double(op) for op in SINGLE)]
+ALL = [*SINGLE, *map(ops.double, (ops.maximum(), ops.softmax(1.5), ops.mellowmax(1.5)))]
 Q = np.array([[0.3, -1.2, 0.9, 0.1], [2.0, 1.0, -3.0, 0.5], [0.0, 0.2, 0.1, -0.1]])
 SELECTOR = np.array([[0.1, 0.7, -0.4, 0.2], [-1.0, 0.0, 0.4, 2.0], [0.3, 0.2, 0.1, 0.0]])
 
@@ -27,6 +27,7 @@ def test_closed_form_against_differences(op):
     assert op.gradient(Q, SELECTOR) == pytest.approx(central_differences(lambda q: op(q, SELECTOR), Q), abs=1e-8)
 
 
+@settings(deadline=None)
 @given(hnp.arrays(float, (2, 4), elements=st.floats(-3, 3)), st.floats(0, 20))
 def test_closed_form_against_differences_anywhere(q, rate):
     for op in (ops.softmax(rate), ops.mellowmax(rate)):
@@ -51,8 +52,8 @@ def test_gradient_of_double_is_the_policy_of_the_selector(op):
     assert np.array_equal(ops.double(op).gradient(Q, SELECTOR), op.weights(SELECTOR))
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e-300, 1e-30, 1e-9, 1.0, 1e9, 1e30, 1e300])
-@pytest.mark.parametrize("scale", [0.0, 1e-30, 1.0, 1e12])
+@pytest.mark.parametrize("rate", [0.0, 1e-300, 1e-9, 1.0, 1e30, 1e300])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1e12])
 def test_automatic_gradients_of_extreme_values_are_finite_and_right(differentiable, scale, rate):
     q = differentiable.array(scale * np.array([[0, -1, 1], [1, 1, -1], [0.5, 0, 1], [1, 1, 1]]))
     for op in (ops.maximum(), ops.mean(), ops.softmax(rate), ops.mellowmax(rate)):
@@ -62,15 +63,22 @@ def test_automatic_gradients_of_extreme_values_are_finite_and_right(differentiab
             assert automatic == pytest.approx(np.asarray(op.gradient(q)), abs=4e-6)
 
 
-@pytest.mark.parametrize("omega", [0.0, 1e-3, 1.5, 40.0])
-@pytest.mark.parametrize("q", [[0.3, -1.2, 0.9], [1.0, 1.0, 0.0], [2.0, 2.0, 2.0], [0.0, 1e-4, 3e-4]])
+@pytest.mark.parametrize(
+    ("q", "omega"),
+    [
+        ([0.3, -1.2, 0.9], 1.5),
+        ([1.0, 1.0, 0.0], 40.0),
+        ([2.0, 2.0, 2.0], 1.5),
+        ([0.0, 1e-4, 3e-4], 40.0),
+    ],
+)
 def test_mellowmax_policy_has_the_derivative_of_the_root(q, omega):
     """The implicit step: automatic differentiation of the bisected root, against differences of it."""
     jax = pytest.importorskip("jax")
     op = ops.mellowmax(omega)
     with jax.enable_x64(True):
         exact = np.asarray(jax.jacobian(op.weights)(jax.numpy.asarray(q)))
-    assert exact == pytest.approx(central_differences(lambda q: op.weights(q).T, np.array(q), 1e-5), abs=2e-6)
+    assert exact == pytest.approx(central_differences(lambda q: op.weights(q).T, np.array(q)), abs=1e-6)
 
 
 def test_mellowmax_policy_has_a_derivative_in_torch():
@@ -118,7 +126,7 @@ def test_masked_actions_have_no_influence(library, op, hidden):
 
 
 @pytest.mark.parametrize("op", ALL, ids=str)
-@pytest.mark.parametrize("hidden", [1e12, math.nan, -math.inf])
+@pytest.mark.parametrize("hidden", [math.nan, -math.inf])
 def test_masked_actions_have_no_gradient_by_automatic_differentiation(differentiable, op, hidden):
     mask = np.array([True, False, True, True])
     q, selector = (
@@ -166,7 +174,7 @@ def test_a_mask_may_be_shared_by_all_rows_and_must_be_bool(library):
 
 @ops.operator
 class SoftMellowmax(ops.Operator):
-    """A user's own: `log(sum(softmax(alpha q) exp(omega q))) / omega`, with no gradient of its own (Gan et al. 2021)."""
+    """A user's own, with no gradient: `log(sum(softmax(alpha q) exp(omega q))) / omega` (Gan et al., 2021)."""
 
     alpha: float
     omega: float
@@ -186,6 +194,8 @@ def test_an_operator_without_a_gradient_gets_one(library):
     masked = op.gradient(library.array(Q), where=library.mask([True, False, True, True]))
     assert np.all(np.asarray(masked)[:, 1] == 0)
     assert masked.dtype == library.array(Q).dtype
+    with pytest.raises(ValueError, match="no legal action"):
+        op.gradient(library.array(Q), where=library.mask([False] * 4))
 
 
 def test_without_jax_it_says_what_to_do(monkeypatch):

@@ -41,7 +41,15 @@ class Tape(NamedTuple):
     checksum: int
 
 
-def make(name: str, *, seed: int, num_envs: int = 1, training: bool = True, protocol: Any = None) -> HostEnv:
+def make(
+    name: str,
+    *,
+    seed: int,
+    num_envs: int = 1,
+    training: bool = True,
+    protocol: Any = None,
+    record: bool = False,
+) -> HostEnv:
     """Makes `num_envs` copies of the environment called `name`.
 
     Args:
@@ -50,9 +58,11 @@ def make(name: str, *, seed: int, num_envs: int = 1, training: bool = True, prot
         num_envs: number of copies `E`.
         training: False gives the games of the test phases: another stream of seeds, and no end at a lost life.
         protocol: an `AtariProtocol`, for `atari/` only; None is `PAPER_ATARI`.
+        record: renders every step in colour, for `screen`.
 
     Raises:
-        ValueError: for an unknown name (the nearest are listed), or a protocol where none applies.
+        ValueError: for an unknown name (the nearest are listed), a protocol where none applies, or an environment
+            that renders no pictures where they are asked for.
         MissingExtra: if the environment needs a package that is not installed.
     """
     prefix, _, rest = name.partition("/")
@@ -68,12 +78,14 @@ def make(name: str, *, seed: int, num_envs: int = 1, training: bool = True, prot
     if prefix == "atari":
         from softbellman.envs.atari import PAPER_ATARI, AtariEnv
 
-        return AtariEnv(rest, seed=seed, protocol=protocol or PAPER_ATARI, num_envs=num_envs, training=training)
+        return AtariEnv(
+            rest, seed=seed, protocol=protocol or PAPER_ATARI, num_envs=num_envs, training=training, record=record
+        )
     if protocol is not None:
         raise ValueError(f"{name} takes no protocol; a protocol is for atari/<game> only")
     from softbellman.envs.gym import GymEnv
 
-    return GymEnv(rest, seed=seed, num_envs=num_envs, training=training)
+    return GymEnv(rest, seed=seed, num_envs=num_envs, training=training, record=record)
 
 
 def known() -> list[str]:

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import zlib
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
@@ -156,9 +157,11 @@ class AtariEnv:
         self.game = game_id(game)
         self.seed, self.num_envs = checked_seed(seed), checked_num_envs(num_envs)
         self.protocol, self.training = protocol, training
-        self._emulators = [_emulators(self.game, protocol, num_envs, threads or 1, colour=False)]
-        if record:
-            self._emulators.append(_emulators(self.game, protocol, num_envs, threads or 1, colour=True))
+        colours = (False, True) if record else (False,)
+        self._emulators = [_emulators(self.game, protocol, num_envs, threads or 1, colour=colour) for colour in colours]
+        self._next_game: _NextGame | None = None
+        if num_envs == 1:
+            self._next_game = _NextGame([_emulators(self.game, protocol, 1, 1, colour=colour) for colour in colours])
         self.action_meanings = tuple(action.name for action in self._emulators[0].ale.get_action_set())
         self.num_actions = len(self.action_meanings)
         self.stack: int | None = protocol.stack
@@ -201,12 +204,16 @@ class AtariEnv:
         game_ended = game_over | truncated
         if game_ended.any():
             self._games[game_ended] += 1
+            last_screens = self._screens
             self._start(game_ended)
+            self._screens = last_screens
         terminated = training_end if self.training else game_over
         return Step(self._stack.copy(), next_obs, reward, terminated, truncated, game_ended, training_end)
 
     def close(self) -> None:
         """Releases the emulators."""
+        if self._next_game is not None:
+            self._next_game.close()
         for emulators in self._emulators:
             emulators.close()
 
@@ -261,6 +268,8 @@ class AtariEnv:
     def screen(self, env: int = 0) -> np.ndarray:
         """Returns the true screen of copy `env`, `[210, 160, 3]` uint8 RGB: the last raw frame, not pooled.
 
+        Where the last action ended a game it is that game's last screen, not the first of the next.
+
         Raises:
             RuntimeError: unless the environment was made with `record=True` and reset.
         """
@@ -279,28 +288,33 @@ class AtariEnv:
             "reward_clip": "none in the environment",
         }
 
-    def _game_seed(self, env: int) -> int:
-        return episode_seed(self.seed, training=self.training, env=env, episode=int(self._games[env]))
+    def _game_seed(self, env: int, later: int = 0) -> int:
+        return episode_seed(self.seed, training=self.training, env=env, episode=int(self._games[env]) + later)
 
     def _start(self, which: np.ndarray) -> None:
         """Starts game number `_games[e]` of every copy `e` where `which`."""
         starting = np.flatnonzero(which).tolist()
         seeds = np.array([self._game_seed(env) for env in starting])
-        frames, info = self._emulators[0].reset(seed=seeds, options={"reset_mask": which})
+        if self._next_game is None:
+            started = _reset(self._emulators, seeds, which)
+        else:
+            self._emulators, started = self._next_game.begin(self._emulators, seeds)
+            self._next_game.prepare(np.array([self._game_seed(0, later=1)]))
+        frames, info = started[0]
         for env in starting:
             self._actions[env].clear()
             self._stack[env, :-1] = 0
             self._resize(frames[env, -1], self._stack[env, -1])
         self._steps[which] = 0
         self._lives[which] = info["lives"][which]
-        for colour in self._emulators[1:]:
-            self._screens = colour.reset(seed=seeds, options={"reset_mask": which})[0][:, -1]
+        for screens, _ in started[1:]:
+            self._screens = screens[:, -1].copy()
 
     def _advance(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Steps every copy and returns `next_obs`, `reward`, `game_over` and `life_lost`; starts no game."""
         frames, reward, game_over, _, info = self._emulators[0].step(actions)
         for colour in self._emulators[1:]:
-            self._screens = colour.step(actions)[0][:, -1]
+            self._screens = colour.step(actions)[0][:, -1].copy()
         next_obs = np.empty_like(self._stack)
         next_obs[:, :-1] = self._stack[:, 1:]
         for env, action in enumerate(actions.tolist()):
@@ -316,6 +330,44 @@ class AtariEnv:
                 if self.training:
                     self._stack[life_lost, :-1] = 0
         return next_obs, reward.astype(np.float32), game_over.astype(bool), life_lost
+
+
+class _NextGame:
+    """Starts the next game of a single copy on spare emulators while the current one is played.
+
+    A seeded start takes as long as a hundred steps, since ale-py loads the game anew. The spare emulators do what the
+    others would have done: a game is a function of its seed and actions, whichever emulator plays it.
+    """
+
+    def __init__(self, spares: list[Any]):
+        self._spares = spares
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="next-game")
+        self._prepared: tuple[int, Future[list[Any]]] | None = None
+
+    def prepare(self, seed: np.ndarray) -> None:
+        """Begins to start the game of `seed` `[1]` in the background."""
+        self._prepared = int(seed[0]), self._worker.submit(_reset, self._spares, seed, np.ones(1, bool))
+
+    def begin(self, emulators: list[Any], seed: np.ndarray) -> tuple[list[Any], list[Any]]:
+        """Returns the emulators on which the game of `seed` `[1]` has started, and what their resets returned."""
+        if self._prepared is not None:
+            prepared_seed, future = self._prepared
+            started = future.result()
+            if prepared_seed == seed[0]:
+                emulators, self._spares = self._spares, emulators
+                return emulators, started
+        return emulators, _reset(emulators, seed, np.ones(1, bool))
+
+    def close(self) -> None:
+        """Waits for a start under way and releases the spare emulators."""
+        self._worker.shutdown()
+        for emulators in self._spares:
+            emulators.close()
+
+
+def _reset(emulators: list[Any], seeds: np.ndarray, which: np.ndarray) -> list[Any]:
+    """Starts games by a lone seeded reset of each emulator, of the copies `which` only."""
+    return [emulator.reset(seed=seeds, options={"reset_mask": which}) for emulator in emulators]
 
 
 def games() -> list[str]:

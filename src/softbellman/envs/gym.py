@@ -51,6 +51,7 @@ class GymEnv:
         max_episode_steps: int | None = None,
         frame_skip: int = 1,
         options: Mapping[str, Any] | None = None,
+        record: bool = False,
     ):
         """Makes the copies; the first `reset` starts the episodes.
 
@@ -63,12 +64,16 @@ class GymEnv:
                 the limit that the id is registered with. None keeps the latter.
             frame_skip: steps of the environment for which an action is held, rewards summed; less at an end.
             options: keyword arguments for the environment itself, when it is given by its id.
+            record: renders every step, for `screen`; a function must make copies with `render_mode="rgb_array"`.
 
         Raises:
-            ValueError: for an unknown id, a space that does not fit, or a frame skip on top of another.
+            ValueError: for an unknown id, an environment that cannot be made or cannot render, a space that does not
+                fit, or a frame skip on top of another.
         """
         self.seed, self.num_envs, self.training = checked_seed(seed), checked_num_envs(num_envs), training
         self.name = environment if isinstance(environment, str) else getattr(environment, "__name__", "environment")
+        if record and isinstance(environment, str):
+            options = {**(options or {}), "render_mode": "rgb_array"}
         self._envs = [_make(environment, max_episode_steps, options or {}) for _ in range(num_envs)]
         first = self._envs[0]
         self.max_episode_steps = first.spec.max_episode_steps if first.spec else max_episode_steps
@@ -89,11 +94,15 @@ class GymEnv:
         self._episodes = [-1] * num_envs
         self._actions: list[list[int]] = [[] for _ in range(num_envs)]
         self._obs = np.zeros((num_envs, *self.obs_shape), self.obs_dtype)
+        self._record, self._screens = record, [np.zeros((0, 0, 3), np.uint8)] * num_envs
+        if record and first.render_mode != "rgb_array":
+            raise ValueError(f'{self.name} renders no pictures; one must be made with render_mode="rgb_array"')
 
     def reset(self) -> np.ndarray:
         """Starts the first (or next) episode of every copy and returns `obs` `[E, *obs_shape]`."""
         for env in range(self.num_envs):
             self._start(env, self._episodes[env] + 1)
+            self._render(env)
         return self._obs.copy()
 
     def step(self, actions: np.ndarray) -> Step:
@@ -113,6 +122,7 @@ class GymEnv:
         for env, action in enumerate(actions.tolist()):
             next_obs[env], reward[env], *ends[:, env] = self._play(env, action)
             self._obs[env] = next_obs[env]
+            self._render(env)
             if ends[:, env].any():
                 self._start(env, self._episodes[env] + 1)
         terminated, truncated = ends
@@ -153,6 +163,18 @@ class GymEnv:
                 )
         return self._obs.copy()
 
+    def screen(self, env: int = 0) -> np.ndarray:
+        """Returns the picture of copy `env` after the last action, `[height, width, 3]` uint8.
+
+        Where that action ended an episode it is the last picture of it, not the first of the next.
+
+        Raises:
+            RuntimeError: unless the environment was made with `record=True` and reset.
+        """
+        if not self._record or not self._screens[env].size:
+            raise RuntimeError("no picture is kept; make the environment with record=True and reset it")
+        return self._screens[env].copy()
+
     def describe(self) -> dict[str, Any]:
         """Returns everything that makes scores of two runs comparable or not, for a log and for a run's record."""
         spec = self._envs[0].spec
@@ -162,7 +184,7 @@ class GymEnv:
             "frame_skip": self.frame_skip,
             "frames_per_step": self.frames_per_step,
             "max_episode_steps": self.max_episode_steps,
-            "options": dict(spec.kwargs) if spec else {},
+            "options": {name: value for name, value in spec.kwargs.items() if name != "render_mode"} if spec else {},
             "num_actions": self.num_actions,
             "reward_clip": "none in the environment",
         }
@@ -188,6 +210,21 @@ class GymEnv:
         if not np.isfinite(total):
             raise ValueError(f"{self.name} gave the reward {total}")
         return self._checked(obs), total, bool(terminated), bool(truncated)
+
+    def _render(self, env: int) -> None:
+        """Keeps the picture of copy `env`, where pictures are asked for."""
+        if not self._record:
+            return
+        try:
+            picture = np.asarray(self._envs[env].render())
+        except (gymnasium.error.Error, ImportError) as error:
+            raise ValueError(f"{self.name} cannot be filmed: {error}") from error
+        if picture.ndim != 3 or picture.shape[-1] != 3 or picture.dtype != np.uint8:
+            raise ValueError(
+                f"{self.name} cannot be filmed: it renders {picture.dtype} of shape {picture.shape}, "
+                "and pictures are uint8 of shape [height, width, 3]"
+            )
+        self._screens[env] = picture
 
     def _checked(self, obs: Any) -> np.ndarray:
         """Returns an observation in the shape, layout and dtype promised, or raises."""
@@ -244,8 +281,8 @@ def _make(environment: Any, max_episode_steps: int | None, options: Mapping[str,
         return env if max_episode_steps is None else gymnasium.wrappers.TimeLimit(env, max_episode_steps)
     if environment.startswith("ALE/"):
         raise ValueError(
-            f"gym/{environment}: use atari/<game>, which spells out its protocol, "
-            f"or ale_py:{environment} for the environment as ale-py registers it"
+            f"gym/{environment} skips frames by itself: use atari/<game>, which spells out its frame skip and the "
+            "rest of its protocol"
         )
     try:
         return gymnasium.make(environment, max_episode_steps=max_episode_steps, disable_env_checker=True, **options)
@@ -255,6 +292,8 @@ def _make(environment: Any, max_episode_steps: int | None, options: Mapping[str,
         ) from error
     except ModuleNotFoundError as error:
         raise ValueError(f"gym/{environment}: {error}; module:id imports the module first") from error
+    except Exception as error:  # an environment may fail to start in any way of its own
+        raise ValueError(f"gym/{environment} cannot be made: {error}") from error
 
 
 def _checked_spaces(env: gymnasium.Env, name: str) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:

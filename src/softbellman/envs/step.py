@@ -44,7 +44,7 @@ class HostEnv(Protocol):
 
     Attributes:
         num_envs: `E`.
-        num_actions: number of actions; the learner's actions are `0 .. num_actions - 1`, whatever the environment's own.
+        num_actions: number of actions: the learner's are `0 .. num_actions - 1`, whatever the environment's own.
         obs_shape: shape of one observation, the stack axis (if any) first: `(4, 84, 84)` for Atari.
         obs_dtype: dtype of the observations, `uint8` for pixels.
         stack: number of frames along the first axis of an observation, or None when an observation is one frame.
@@ -64,6 +64,17 @@ class HostEnv(Protocol):
 
     def step(self, actions: np.ndarray) -> Step:
         """Takes `actions` `[E]` (integers in `0 .. num_actions - 1`) and returns the `Step`."""
+        ...
+
+    def screen(self, env: int = 0) -> np.ndarray:
+        """Returns what a viewer of copy `env` sees, `[height, width, 3]` uint8, if it was made with `record=True`.
+
+        It is the screen after the last action, also where that action ended the game and a new one has begun.
+        """
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Returns everything that makes scores of two runs comparable or not."""
         ...
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ class ValueStatistics(NamedTuple):
         held_out_value: `max_a Q(s, a)`, the paper's "estimated Q-values" (Figs. 3 and 4), for every operator.
         held_out_operator_value: `op(Q'(s), Q(s))`, what the operator would hand to a target.
         action_gap: best minus second-best of `Q(s)`.
-        policy_entropy: entropy, in nats, of the policy that the operator averages with.
+        policy_entropy: entropy, in nats, of the operator's policy `op.weights(Q(s))`.
         operator_gap: `max_a Q'(s, a) - op(Q'(s), Q(s))`.
         operator_slope: `gamma` times the l1 norm of the operator's gradient at `Q'(s)`; above 1 the operator is
             locally expansive.
@@ -57,9 +57,7 @@ class GradientStatistics(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("network", "gamma"))
-def _value_sums(
-    state: LearnerState, operator: Any, obs: jax.Array, network: Network, gamma: float
-) -> ValueStatistics:
+def _value_sums(state: LearnerState, operator: Any, obs: jax.Array, network: Network, gamma: float) -> ValueStatistics:
     q, q_target = network.apply(state.params, obs), network.apply(state.target_params, obs)
     best_first = -jnp.sort(-q, axis=-1)
     weights = operator.weights(q)
@@ -71,15 +69,15 @@ def _value_sums(
     return ValueStatistics(*(x.sum() for x in per_state))
 
 
-def value_statistics(
-    state: LearnerState, operator: Any, obs: Any, network: Network, gamma: float
-) -> dict[str, float]:
+def value_statistics(state: LearnerState, operator: Any, obs: Any, network: Network, gamma: float) -> dict[str, float]:
     """Computes the means of `ValueStatistics` over held-out observations `[N, *obs_shape]`, in chunks."""
     sums = [
         _value_sums(state, operator, obs[start : start + _CHUNK], network, gamma)
         for start in range(0, len(obs), _CHUNK)
     ]
-    return {name: float(sum(float(getattr(part, name)) for part in sums) / len(obs)) for name in ValueStatistics._fields}
+    return {
+        name: float(sum(float(getattr(part, name)) for part in sums) / len(obs)) for name in ValueStatistics._fields
+    }
 
 
 @partial(jax.jit, static_argnames=("network", "settings"))

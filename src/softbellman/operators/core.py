@@ -10,6 +10,7 @@ import numbers
 from typing import ClassVar
 
 import array_api_compat as compat
+import numpy as np
 
 from softbellman.operators.laws import Laws
 from softbellman.operators.pytrees import operator, register_pytrees
@@ -71,7 +72,7 @@ class Operator:
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative of the value in `q`: `[..., A]`, here by automatic differentiation."""
-        return differentiate(lambda point: self(point, selector, where), q)
+        return differentiate(self, q, selector, where)
 
     def largest_gap(self, actions: int) -> float:
         """Bound `max(q) - op(q)` over all values of so many actions; infinite where nothing is known."""
@@ -172,7 +173,7 @@ class Mellowmax(Operator):
         return math.log(actions) / self.omega if self.omega > 0 else math.inf
 
     def policy(self, row: Row) -> Array:
-        """Give the policy of largest entropy among those that average to the value (Asadi and Littman, sec. 5)."""
+        """Give the policy of largest entropy among those that average to the value (Asadi and Littman, 2017)."""
         return row.boltzmann(self._policy_rate(row))
 
     def _policy_rate(self, row: Row) -> Array:
@@ -181,31 +182,35 @@ class Mellowmax(Operator):
         The root is bracketed. Above: `sm_omega - mm_omega` is a divergence (KL to uniform, over omega), so not
         negative: `beta <= omega`. Below, with G the spread, `w = min(omega, 1/G)` and v the variance of q under the
         uniform policy: `exp(x) >= 1 + x + x^2/e` for `x >= -1` gives `mm_omega - mean >= 0.35 w v`, and weights of
-        at most `exp(bG)` times the uniform give `sm_b - mean <= b exp(bG) v`; hence `beta >= w/5`. The root may be
-        far below omega (it grows like log(omega)), so what is halved is its logarithm.
+        at most `exp(bG)` times the uniform give `sm_b - mean <= b exp(bG) v`, which at `b = w/5` is below
+        `0.25 w v`; hence `beta >= w/5`. The root may be far below omega, as it grows only like log(omega) when
+        that is large: so what is halved is its logarithm.
         """
         xp, finfo, omega = row.xp, row.xp.finfo(row.z.dtype), row.constant(self.omega)
         nearly_mean = scaled(omega, row.spread) < float(finfo.eps) ** 0.5  # where beta = omega/2 to that precision
         unit = stop_gradient(xp.where(nearly_mean, 1.0, row.spread))
-        z, offset = stop_gradient(row.z), stop_gradient(self.offset(row))
+        z = stop_gradient(row.z)
+        excess = xp.where(row.legal, z - stop_gradient(self.offset(row)), 0.0)
 
         def halve(low: Array, high: Array) -> tuple[Array, Array]:
             middle = (low + high) / 2
-            above = row.sum(xp.exp(scaled(xp.exp(middle), z)) * (z - offset)) > 0
-            return xp.where(above, low, middle), xp.where(above, middle, high)
+            is_above = xp.sum(xp.exp(xp.exp(middle) * z) * excess, axis=-1, keepdims=True) > 0
+            return xp.where(is_above, low, middle), xp.where(is_above, middle, high)
 
         high = xp.log(stop_gradient(xp.where(nearly_mean, 1.0, omega)))
         low = xp.minimum(high, -xp.log(unit)) - math.log(5)
-        low, high = repeat(halve, 52 if finfo.bits == 64 else 32, low, high)
+        with np.errstate(over="ignore"):
+            low, high = repeat(halve, 52 if finfo.bits == 64 else 32, low, high)
         rate = xp.exp((low + high) / 2)
 
-        # One step of Newton, with the rate and the slope held constant: it polishes the root, and its derivative
-        # is that of the root, by the implicit function theorem.
+        # The derivative of the root is that of one step of Newton from it, the rate and the slope held constant
+        # (implicit function theorem). The step itself is rounding error: its value is taken away again.
         p, y = row.boltzmann(rate), row.z / unit
         average = row.sum(p * y)
         variance = stop_gradient(row.sum(p * (y - average) ** 2))
         slope = xp.where(variance > float(finfo.smallest_normal), variance, 1.0)
-        rate = rate - (average - self.offset(row) / unit) / slope / unit
+        residual = average - self.offset(row) / unit
+        rate = rate - (residual - stop_gradient(residual)) / slope / unit
         return xp.where(nearly_mean, omega / 2, rate)
 
 

@@ -5,6 +5,7 @@ float32 cannot hold. What is not legal is replaced before it is used: its value 
 is exactly 0, also by automatic differentiation.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -49,7 +50,8 @@ class Row(NamedTuple):
 
     def normalise(self, mass: Array) -> Array:
         """Scale `mass` `[..., A]` to a policy: exactly 0 where not legal, NaN where nothing is."""
-        return self.xp.where(self.legal, mass, 0.0) / self.sum(mass)
+        with np.errstate(invalid="ignore"):  # a NaN among the values is reason enough for 0 / 0
+            return self.xp.where(self.legal, mass, 0.0) / self.sum(mass)
 
     def boltzmann(self, rate: Array) -> Array:
         """Weigh each legal action by `exp(rate z)`, normalised; `rate` is a scalar or `[..., 1]`."""
@@ -88,6 +90,7 @@ def centre(q: Array, where: Array | None = None) -> Row:
     xp = compat.array_namespace(q)
     legal = legal_actions(q, where)
     best = xp.max(xp.where(legal, q, -math.inf), axis=-1, keepdims=True)
+    best = xp.where(best == -math.inf, math.nan, best)  # nothing is legal: seen here only under tracing
     return Row(xp, best, xp.where(legal, q, best) - best, legal)
 
 
@@ -138,8 +141,8 @@ def stop_gradient(x: Array) -> Array:
 
 
 def repeat(step: Callable[[Array, Array], tuple[Array, Array]], times: int, a: Array, b: Array) -> tuple[Array, Array]:
-    """Apply a step to a pair so many times; in JAX as one loop, which compiles once for all of them."""
-    if compat.is_jax_array(a):
+    """Apply a step to a pair so many times; under JAX's tracing as one loop, quicker to compile than its turns."""
+    if compat.is_jax_array(a) and isinstance(a, _jax().core.Tracer):
 
         def step_pair(_: Array, pair: tuple[Array, Array]) -> tuple[Array, Array]:
             return step(*pair)
@@ -150,22 +153,21 @@ def repeat(step: Callable[[Array, Array], tuple[Array, Array]], times: int, a: A
     return a, b
 
 
-def differentiate(function: Callable[[Array], Array], q: Array) -> Array:
-    """Differentiate a function `[..., A] -> [...]` that treats each row by itself: `[..., A]`.
+def differentiate(op: Callable[..., Array], q: Array, selector: Array | None, where: Array | None) -> Array:
+    """Differentiate an operator in `q` `[..., A]`, by automatic differentiation: `[..., A]`.
 
     NumPy arrays go through JAX, in their own precision.
     """
     q = real(q)
-
-    def total(point: Array) -> Array:
-        return function(point).sum()
-
+    legal_actions(q, where)  # an error if there is none, before JAX traces
     if compat.is_torch_array(q):
         import torch
 
         with torch.enable_grad():
             point = q.detach().requires_grad_()
-            return torch.autograd.grad(total(point), point)[0]  # pyright: ignore
+            return torch.autograd.grad(op(point, selector, where).sum(), point)[0]  # pyright: ignore
+    if compat.is_jax_array(q):
+        return _slope()(q, op, selector, where)
     try:
         jax = _jax()
     except ImportError:
@@ -173,10 +175,16 @@ def differentiate(function: Callable[[Array], Array], q: Array) -> Array:
             "this operator defines no gradient(), and to derive it from NumPy arrays takes JAX: "
             "pip install 'softbellman[train]', or define gradient()."
         ) from None
-    if compat.is_jax_array(q):
-        return jax.grad(total)(q)
     with jax.enable_x64(True):
-        return np.asarray(jax.grad(total)(jax.numpy.asarray(q)), dtype=q.dtype)
+        return np.asarray(_slope()(q, op, selector, where), dtype=q.dtype)
+
+
+@functools.cache
+def _slope() -> Callable[..., Array]:
+    def total(q: Array, op: Callable[..., Array], selector: Array | None, where: Array | None) -> Array:
+        return op(q, selector, where).sum()
+
+    return _jax().jit(_jax().grad(total))
 
 
 def _jax() -> Any:

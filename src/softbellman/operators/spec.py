@@ -96,7 +96,8 @@ def plain_name(op: Operator) -> str:
 
 def _shortest(value: Any) -> str:
     try:
-        return repr(float(value)).removesuffix(".0").replace("e+", "e")
+        number = value.item() if hasattr(value, "item") else value
+        return repr(float(number)).removesuffix(".0").replace("e+", "e")
     except (TypeError, ValueError, RuntimeError):  # a tracer, or an array of more than one number
         return str(value)
 
@@ -163,6 +164,8 @@ def _argument(spec: str, text: str) -> Any:
         return int(text)
     if _NUMBER.fullmatch(text):
         return float(text)
+    if "=" in text:
+        raise SpecError(f"{spec!r}: write the value alone, without a name, as in softmax(5).")
     if _HEAD.fullmatch(text) is None:
         raise SpecError(f"{spec!r}: {text!r} is neither a number nor an operator. {ALLOWED}")
     return parse(text)

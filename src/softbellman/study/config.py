@@ -4,11 +4,11 @@ Nothing here imports JAX or a game, so that a command line can read, check and p
 """
 
 import dataclasses
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from softbellman.envs import nearest
 from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training.settings import LoopSettings, check
@@ -19,7 +19,7 @@ class NetworkSettings:
     """The Q-network.
 
     Attributes:
-        kind: `nature_cnn` (Mnih et al. 2015, for 84 x 84 x 4 pixels), `mlp`, or `auto`: the first where it fits.
+        kind: `nature_cnn` (Mnih et al. 2015, for 84 x 84 x 4 pixels), `mlp`, or `auto`, which chooses between them.
         hidden: widths of the hidden layers of `mlp`; none makes it linear.
     """
 
@@ -78,8 +78,8 @@ class Preset(NamedTuple):
     overrides: dict[str, str]
 
 
-_AUTHORS = "the authors' code (run_nature.py)"
-_NEW = "this preset"
+_AUTHORS = "authors' code"
+_HERE = "preset"
 
 
 def _derived(base: Preset, name: str, summary: str, values: dict[str, tuple[Any, str]]) -> Preset:
@@ -93,88 +93,81 @@ def _derived(base: Preset, name: str, summary: str, values: dict[str, tuple[Any,
 _PAPER = Preset(
     "paper-atari",
     "Song et al. 2019 as their code ran it: 50 million agent steps, no sticky actions, lost lives end episodes.",
-    Config(),
+    Config(network=NetworkSettings(kind="nature_cnn")),
     _AUTHORS,
-    {},
+    {
+        "loop.block_width": _HERE,
+        "network.hidden": _HERE,
+        "protocol.name": _HERE,
+        "protocol.random_first_actions": "deviation D2",
+        "protocol.budget_cut_terminates": "deviation D4",
+    },
 )
 _QUICK = _derived(
     _PAPER,
     "quick-atari",
     "The paper's agent and game with a faster decay of exploration, shorter epochs and tests: an hour, not a month.",
     {
-        "learner.epsilon_decay_steps": (100_000, _NEW),
-        "loop.steps": (500_000, _NEW),
-        "loop.epoch_steps": (50_000, _NEW),
-        "loop.test_steps": (10_000, _NEW),
+        "learner.epsilon_decay_steps": (100_000, _HERE),
+        "loop.steps": (500_000, _HERE),
+        "loop.epoch_steps": (50_000, _HERE),
+        "loop.test_steps": (10_000, _HERE),
     },
 )
-_MACHADO = "Machado et al. 2018"
-_CLASSIC = "classic control, a common choice"
+_MACHADO = _derived(
+    _PAPER,
+    "machado-atari",
+    "Sticky actions, all 18 actions, no signal at a lost life; the learner is the paper's.",
+    {
+        f"protocol.{name}": (value, "Machado et al.")
+        for name, value in dataclasses.asdict(MACHADO_ATARI).items()
+        if value != getattr(PAPER_ATARI, name)
+    },
+)
+_DEMO = _derived(
+    _QUICK,
+    "demo-atari",
+    "A few minutes of a real game: every part at work, far too short to learn it.",
+    {
+        "loop.steps": (10_000, _HERE),
+        "loop.epoch_steps": (2_500, _HERE),
+        "loop.test_steps": (1_500, _HERE),
+        "loop.held_out_states": (640, _HERE),
+        "loop.gradient_batches": (10, _HERE),
+        "learner.replay_capacity": (20_000, _HERE),
+        "learner.replay_start_steps": (1_000, _HERE),
+        "learner.epsilon_decay_steps": (4_000, _HERE),
+        "learner.target_period_updates": (250, _HERE),
+    },
+)
+_CLASSIC = _derived(
+    _PAPER,
+    "classic-control",
+    "A small network for low-dimensional observations such as CartPole's.",
+    {
+        "network.kind": ("auto", _HERE),
+        "learner.learning_rate": (0.0005, _HERE),
+        "learner.optimizer": ("adam", _HERE),
+        "learner.optimizer_epsilon": (1e-8, _HERE),
+        "learner.loss_reduction": ("mean", _HERE),
+        "learner.reward_clip": (None, _HERE),
+        "learner.batch_size": (64, _HERE),
+        "learner.update_period_steps": (2, _HERE),
+        "learner.target_period_updates": (250, _HERE),
+        "learner.replay_capacity": (50_000, _HERE),
+        "learner.replay_start_steps": (1_000, _HERE),
+        "learner.epsilon_end": (0.05, _HERE),
+        "learner.epsilon_decay_steps": (10_000, _HERE),
+        "loop.steps": (60_000, _HERE),
+        "loop.epoch_steps": (3_000, _HERE),
+        "loop.test_steps": (10_000, _HERE),
+        "loop.test_episodes": (20, _HERE),
+        "loop.test_epsilon": (0.0, _HERE),
+        "loop.held_out_states": (1_000, _HERE),
+    },
+)
 
-PRESETS = {
-    preset.name: preset
-    for preset in (
-        _PAPER,
-        _QUICK,
-        _derived(
-            _PAPER,
-            "machado-atari",
-            "Sticky actions, all 18 actions, no signal at a lost life; the learner is the paper's.",
-            {
-                f"protocol.{name}": (getattr(MACHADO_ATARI, name), _MACHADO)
-                for name in (
-                    "name",
-                    "repeat_action_probability",
-                    "noop_max",
-                    "action_set",
-                    "life_loss_terminates",
-                    "max_frames_per_game",
-                )
-            },
-        ),
-        _derived(
-            _QUICK,
-            "demo-atari",
-            "A few minutes of a real game: every part at work, far too short to learn it.",
-            {
-                "loop.steps": (10_000, _NEW),
-                "loop.epoch_steps": (2_500, _NEW),
-                "loop.test_steps": (1_500, _NEW),
-                "loop.held_out_states": (640, _NEW),
-                "loop.gradient_batches": (10, _NEW),
-                "learner.replay_capacity": (20_000, _NEW),
-                "learner.replay_start_steps": (1_000, _NEW),
-                "learner.epsilon_decay_steps": (4_000, _NEW),
-                "learner.target_period_updates": (250, _NEW),
-            },
-        ),
-        _derived(
-            _PAPER,
-            "classic-control",
-            "A small network for low-dimensional observations such as CartPole's; not tuned per environment.",
-            {
-                "learner.learning_rate": (0.0005, _CLASSIC),
-                "learner.optimizer": ("adam", _CLASSIC),
-                "learner.optimizer_epsilon": (1e-8, _CLASSIC),
-                "learner.loss_reduction": ("mean", _CLASSIC),
-                "learner.reward_clip": (None, _CLASSIC),
-                "learner.batch_size": (64, _CLASSIC),
-                "learner.update_period_steps": (2, _CLASSIC),
-                "learner.target_period_updates": (250, _CLASSIC),
-                "learner.replay_capacity": (50_000, _CLASSIC),
-                "learner.replay_start_steps": (1_000, _CLASSIC),
-                "learner.epsilon_end": (0.05, _CLASSIC),
-                "learner.epsilon_decay_steps": (10_000, _CLASSIC),
-                "loop.steps": (60_000, _CLASSIC),
-                "loop.epoch_steps": (3_000, _CLASSIC),
-                "loop.test_steps": (10_000, _CLASSIC),
-                "loop.test_episodes": (20, _CLASSIC),
-                "loop.test_epsilon": (0.0, _CLASSIC),
-                "loop.held_out_states": (1_000, _CLASSIC),
-            },
-        ),
-    )
-}
+PRESETS = {preset.name: preset for preset in (_PAPER, _QUICK, _MACHADO, _DEMO, _CLASSIC)}
 
 _DEFAULT_PRESETS = {"atari": "paper-atari", "gym": "classic-control"}
 
@@ -191,14 +184,12 @@ def preset(name: str) -> Preset:
         ValueError: for an unknown name; the nearest and all others are listed.
     """
     if name not in PRESETS:
-        close = difflib.get_close_matches(name, PRESETS, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise ValueError(f"unknown preset {name!r}{hint} There are: {', '.join(PRESETS)}.")
+        raise ValueError(f"unknown preset {name!r}{nearest(name, PRESETS)} (there are {', '.join(PRESETS)})")
     return PRESETS[name]
 
 
 def sources(config: Config, chosen: Preset) -> dict[str, str]:
-    """Says where each value comes from, by dotted name: the preset's source, or the command line."""
+    """Says where each value comes from, by dotted name: what the preset says of it, or the command line."""
     preset_values = dict(fields(chosen.config))
     return {
         path: chosen.overrides.get(path, chosen.source) if value == preset_values[path] else "command line"
@@ -209,4 +200,6 @@ def sources(config: Config, chosen: Preset) -> dict[str, str]:
 def checked(config: Config) -> Config:
     """Returns `config` after refusing what could not run; see `training.settings.check`."""
     check(config.learner, config.loop)
+    if any(width < 1 for width in config.network.hidden):
+        raise ValueError(f"network.hidden {config.network.hidden}: a hidden layer must have at least 1 unit")
     return config

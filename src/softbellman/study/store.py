@@ -2,6 +2,8 @@
 
     <study>/study.json                                    resolved configuration, versions, revision, hardware
     <study>/runs/<environment>/<operator>/seed-<k>/       metrics.csv, status.json, best.safetensors, final.safetensors
+
+Files are replaced whole or, `metrics.csv`, appended to row by row: a reader never meets half of one.
 """
 
 import csv
@@ -9,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
@@ -16,9 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from softbellman import operators as ops
+from softbellman.envs import nearest
 from softbellman.study.config import Config, checked, fields, replaced
+from softbellman.training.evaluation import TestPhase
 
+FORMAT = 1
 _PACKAGES = ("softbellman", "numpy", "jax", "jaxlib", "optax", "gymnasium", "ale-py", "opencv-python-headless")
 
 
@@ -38,56 +43,80 @@ class Study:
         """Opens a study.
 
         Raises:
-            ValueError: if the directory holds none.
+            ValueError: if the directory holds none, or one that cannot be read.
         """
-        self.path = path
+        self.path, file = path, path / "study.json"
         try:
-            self.record = json.loads((path / "study.json").read_text())
-        except FileNotFoundError:
-            raise ValueError(f"{path} is no study: it has no study.json; give the directory that --out named") from None
+            self.record = json.loads(file.read_text())
+            if self.record["format"] != FORMAT:
+                raise ValueError(f"it has the format {self.record['format']}, and this version reads {FORMAT}")
+            self.config = config_from(self.record["config"])
+            self.runs = self._runs()
+        except OSError as error:
+            raise ValueError(f"{path} is no study that can be read: {error.strerror}: {file}") from None
+        except KeyError as error:
+            raise ValueError(f"{file} cannot be read: it has no field {error}") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{file} cannot be read: {error}") from None
 
     @classmethod
     def create(
-        cls, path: Path, environment: str, operators: list[Any], seeds: list[int], config: Config, command: list[str]
+        cls,
+        path: Path,
+        environment: str,
+        operators: list[Any],
+        seeds: list[int],
+        config: Config,
+        facts: dict[str, Any],
+        command: list[str],
     ) -> "Study":
         """Makes the directory with its `study.json`.
+
+        Args:
+            path: the directory, new or empty.
+            environment: name of the environment.
+            operators: the Bellman operators.
+            seeds: the seeds of each operator's runs.
+            config: the resolved configuration.
+            facts: what the environment says of itself.
+            command: the arguments that asked for it all.
 
         Raises:
             ValueError: if the directory holds something already: nothing is overwritten.
         """
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise ValueError(f"{path} is there already and nothing is overwritten; name another directory with --out")
+        require_new(path)
         path.mkdir(parents=True, exist_ok=True)
         record = {
-            "format": 1,
+            "format": FORMAT,
             "environment": environment,
             "operators": [str(operator) for operator in operators],
             "seeds": seeds,
             "config": asdict(config),
+            "environment_facts": facts,
             "command": command,
             "provenance": provenance(),
         }
         write_atomically(path / "study.json", json.dumps(record, indent=2) + "\n")
         return cls(path)
 
-    @property
-    def config(self) -> Config:
-        """The resolved configuration."""
-        return config_from(self.record["config"])
-
-    @property
-    def runs(self) -> list[RunPath]:
-        """The runs, in the order of `study.json`."""
+    def _runs(self) -> list[RunPath]:
+        """Lists the runs, in the order of `study.json`."""
         environment = self.record["environment"]
         return [
-            RunPath(self.run_path(environment, operator, seed), environment, operator, seed)
-            for operator in self.record["operators"]
+            RunPath(self.path / "runs" / plain(environment) / plain(spec) / f"seed-{seed}", environment, spec, seed)
+            for spec in self.record["operators"]
             for seed in self.record["seeds"]
         ]
 
-    def run_path(self, environment: str, operator: str, seed: int) -> Path:
-        """Returns the directory of one run."""
-        return self.path / "runs" / plain(environment) / ops.plain_name(ops.parse(operator)) / f"seed-{seed}"
+
+def require_new(path: Path) -> None:
+    """Refuses a directory that holds something already.
+
+    Raises:
+        ValueError: if it does, or if it is no directory.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path} is there already and nothing is overwritten; name another directory with --out")
 
 
 def find_run(path: Path) -> tuple[Study, RunPath]:
@@ -135,8 +164,13 @@ class RunWriter:
             save_params(self.run.path / "best.safetensors", params, agent_steps, test_return)
 
     def status(self, state: str, **facts: Any) -> None:
-        """Records how the run stands: running, finished, or failed with the reason."""
+        """Records how the run stands: running, finished, failed or stopped."""
         write_atomically(self.run.path / "status.json", json.dumps({"state": state, **facts}, indent=2) + "\n")
+
+    def error(self, state: str, last_line: str, traceback: str) -> None:
+        """Records what stopped the run: its last line in `status.json`, the whole in `error.txt`."""
+        write_atomically(self.run.path / "error.txt", traceback)
+        self.status(state, reason=last_line)
 
     def close(self) -> None:
         """Closes `metrics.csv`."""
@@ -169,7 +203,7 @@ def load_params(path: Path) -> tuple[dict[str, dict[str, np.ndarray]], dict[str,
     from safetensors import SafetensorError, safe_open
 
     if not path.exists():
-        raise ValueError(f"{path} is not there: the run has not reached its first test phase")
+        raise ValueError(f"{path} is not there: the run has not finished its first test phase")
     params: dict[str, dict[str, np.ndarray]] = {}
     try:
         with safe_open(path, "numpy") as file:
@@ -177,8 +211,25 @@ def load_params(path: Path) -> tuple[dict[str, dict[str, np.ndarray]], dict[str,
                 layer, _, name = key.partition("/")
                 params.setdefault(layer, {})[name] = file.get_tensor(key)
             return params, dict(file.metadata() or {})
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} is damaged: {error}") from None
+
+
+def write_record(path: Path, facts: dict[str, Any], phases: dict[str, TestPhase]) -> None:
+    """Writes test phases as JSON: every score and length, with the facts and the provenance they belong to."""
+    policies = {
+        name: {
+            "scores": phase.scores.tolist(),
+            "lengths": phase.lengths.tolist(),
+            "unfinished": phase.unfinished,
+            "agent_steps": phase.steps,
+            "realised_return": phase.realised_return,
+            "overestimation": phase.overestimation,
+        }
+        for name, phase in phases.items()
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(facts | {"policies": policies, "provenance": provenance()}, indent=2) + "\n")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -196,7 +247,8 @@ def config_from(record: dict[str, Any]) -> Config:
     """Rebuilds a configuration from `study.json`.
 
     Raises:
-        ValueError: for an unknown field, or values that could not run.
+        ValueError: for an unknown field (the nearest are listed), a value of the wrong kind, or values that could
+            not run.
     """
     config = Config()
     known = dict(fields(config))
@@ -204,14 +256,22 @@ def config_from(record: dict[str, Any]) -> Config:
         for name, value in values.items():
             path = f"{section}.{name}"
             if path not in known:
-                raise ValueError(f"study.json has an unknown field {path!r}: it was written by another version")
-            config = replaced(config, path, tuple(value) if isinstance(value, list) else value)
+                raise ValueError(f"unknown field {path!r}{nearest(path, known)}; it may be of another version")
+            value = tuple(value) if isinstance(value, list) else value
+            kind = type(known[path]) if known[path] is not None else type(value)
+            if value is not None and not isinstance(value, (kind, int) if kind is float else kind):
+                raise ValueError(f"field {path!r} is {value!r}, which is no {kind.__name__}")
+            config = replaced(config, path, value)
     return checked(config)
 
 
-def plain(environment: str) -> str:
-    """Returns an environment's name as a directory's: `atari-breakout`."""
-    return "".join(letter if letter.isalnum() or letter in "._" else "-" for letter in environment)
+def plain(name: str) -> str:
+    """Writes a name in letters that any path takes.
+
+    >>> plain("atari/breakout"), plain("double(softmax(5))")
+    ('atari-breakout', 'double-softmax-5')
+    """
+    return re.sub(r"[^\w.+-]+", "-", name).strip("-")
 
 
 def provenance() -> dict[str, Any]:

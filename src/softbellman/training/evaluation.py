@@ -14,7 +14,7 @@ import numpy as np
 from softbellman.envs.step import HostEnv
 
 Policy = Callable[[np.ndarray, int, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""`policy(obs, moment, age) -> (actions [E], max_a Q [E])`, `moment` steps into the phase, `age` `[E]` into each game."""
+"""`policy(obs, moment, age) -> (actions [E], max_a Q [E])`; `moment` counts steps of the phase, `age` `[E]` of games."""
 
 NEGLIGIBLE = 0.01  # a return is known once the discount of what was not seen has fallen below this
 
@@ -74,8 +74,10 @@ def play(
         The phase. Finished games count; an unfinished one only if there is no other.
 
     Raises:
-        ValueError: if the budget has room for no step.
+        ValueError: if the budget has room for no step, or `max_episodes` for no game.
     """
+    if max_episodes is not None and max_episodes < 1:
+        raise ValueError(f"max_episodes ({max_episodes}) must be at least 1, or None for no limit")
     if max_steps < env.num_envs:
         raise ValueError(f"a test phase of {max_steps} agent steps has no step for {env.num_envs} environments")
     obs = env.reset()
@@ -96,7 +98,7 @@ def play(
         length += 1
         for copy in range(env.num_envs):
             checksum[copy] = zlib.crc32(_newest(env, step.next_obs, copy), checksum[copy])
-        for copy in np.flatnonzero(step.game_ended):
+        for copy in np.flatnonzero(step.game_ended).tolist():
             scores.append(float(score[copy]))
             lengths.append(int(length[copy]))
             checksums.append(checksum[copy])
@@ -111,9 +113,7 @@ def play(
         np.array(values), np.array(rewards), np.array(known_ends), np.array(cuts), gamma, reward_clip
     )
     identical = len(checksums) > 1 and len(set(checksums)) == 1
-    return TestPhase(
-        np.array(scores), np.array(lengths), unfinished, steps, realised, overestimation, identical
-    )
+    return TestPhase(np.array(scores), np.array(lengths), unfinished, steps, realised, overestimation, identical)
 
 
 def realised_return(

@@ -24,7 +24,7 @@ from softbellman.learning.networks import Network
 from softbellman.learning.replay import FrameReplay, Transition
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training import streams
-from softbellman.training.evaluation import TestPhase, play
+from softbellman.training.evaluation import Policy, TestPhase, play
 from softbellman.training.metrics import MetricsRow
 from softbellman.training.settings import LoopSettings
 from softbellman.training.streams import Role
@@ -84,16 +84,18 @@ class HostLoop:
             budget_cut_terminates: the last transition of each epoch is stored as terminal.
 
         Raises:
-            ValueError: if the operators differ in structure.
+            ValueError: if the operators differ in structure, or the environments in size from the loop's settings.
         """
-        structures = {str(jax.tree.structure(run.operator)) for run in runs}
-        if len(structures) != 1:
-            raise ValueError(f"operators of different structure are different groups: {sorted(structures)}")
+        if len({jax.tree.structure(run.operator) for run in runs}) != 1:
+            given = ", ".join(dict.fromkeys(str(run.operator) for run in runs)) or "no run"
+            raise ValueError(f"a group's operators have one structure and differ in parameters only; got {given}")
         self.runs, self.settings, self.loop = tuple(runs), settings, loop
         self._make_env = make_env
         self._random_first_actions, self._budget_cut_terminates = random_first_actions, budget_cut_terminates
         self.envs = [make_env(run.seed, True) for run in runs]
         first = self.envs[0]
+        if first.num_envs != loop.num_envs:
+            raise ValueError(f"the environment has {first.num_envs} copies, but loop.num_envs is {loop.num_envs}")
         self.network = make_network(first.obs_shape, first.num_actions)
         self.replays = [
             FrameReplay(
@@ -133,14 +135,18 @@ class HostLoop:
         Args:
             steps: a multiple of the number of environments of a run.
             on_progress: called with `agent_steps` after each step.
+
+        Raises:
+            ValueError: if `steps` is no such multiple.
         """
+        if steps % self.loop.num_envs:
+            raise ValueError(f"steps ({steps}) must be a multiple of loop.num_envs ({self.loop.num_envs})")
         end = self.agent_steps + steps
         while self.agent_steps < end:
             actions = self._actions()
-            last = self.agent_steps + self.loop.num_envs >= end
-            for index in range(len(self.runs)):
-                self._step(index, actions[index], last)
             self.agent_steps += self.loop.num_envs
+            for index in range(len(self.runs)):
+                self._step(index, actions[index])
             if self._update_is_due():
                 self._update()
             if on_progress is not None:
@@ -157,16 +163,17 @@ class HostLoop:
                 for replay, run in zip(self.replays, self.runs, strict=True)
             ]
             self._common = common_states(self._make_env(COMMON_SEED, True))
-        losses = np.array([np.asarray(loss) for loss in self._losses]).reshape(-1, len(self._blocks), self.loop.block_width)
+        losses = np.array([np.asarray(loss) for loss in self._losses])
+        losses = losses.reshape(-1, len(self._blocks), self.loop.block_width)
         self._losses.clear()
         return [self._measure(index, losses) for index in range(len(self.runs))]
 
     def params(self, index: int) -> Any:
-        """Returns the online network's parameters of run `index`, without the runs axis."""
+        """Returns the online network's parameters of run `index`; see `state`."""
         return self.state(index).params
 
     def state(self, index: int) -> LearnerState:
-        """Returns the learner's state of run `index`, without the runs axis."""
+        """Returns the learner's state of run `index`, without the runs axis; the next update consumes its arrays."""
         block, lane = divmod(index, self.loop.block_width)
         state = self.states[block]
         return state if self.loop.block_width == 1 else jax.tree.map(lambda leaf: leaf[lane], state)
@@ -186,16 +193,16 @@ class HostLoop:
                 actions = _random_actions(len(block), keys, moment, self.loop.num_envs, self.envs[0].num_actions)
             else:
                 obs = _stack_arrays([self.obs[lane] for lane in block])
-                early = _stack_arrays([self._age[lane] for lane in block]) < self._random_first_actions
-                rate = np.where(early, 1.0, epsilon).astype(np.float32)
+                age = _stack_arrays([self._age[lane] for lane in block])
+                rate = _rate(age, self._random_first_actions, epsilon)
                 actions = _act(self.network, len(block), state.params, obs, keys, moment, rate)
             chosen.extend(np.asarray(actions).reshape(len(block), -1))
         return chosen[: len(self.runs)]
 
-    def _step(self, index: int, actions: np.ndarray, last: bool) -> None:
+    def _step(self, index: int, actions: np.ndarray) -> None:
         """Steps one run's environments and stores what came of it."""
         step = self.envs[index].step(actions)
-        if last and self._budget_cut_terminates:
+        if self._budget_cut_terminates and self._epoch_is_over():
             step = step._replace(terminated=np.ones_like(step.terminated))
         self.replays[index].add(actions, step)
         self.obs[index] = step.obs
@@ -203,7 +210,7 @@ class HostLoop:
         score[0] += step.reward
         clip = self.settings.reward_clip
         score[1] += step.reward if clip is None else np.clip(step.reward, -clip, clip)
-        self._age[index] = np.where(step.terminated | step.truncated, 0, self._age[index] + 1)
+        self._age[index] = np.where(np.logical_or(step.terminated, step.truncated), 0, self._age[index] + 1)
         if step.game_ended.any():
             counters, ended = self.counters[index], step.game_ended
             counters.episodes += int(ended.sum())
@@ -211,6 +218,10 @@ class HostLoop:
             counters.return_sum += float(score[0, ended].sum())
             counters.clipped_return_sum += float(score[1, ended].sum())
             score[:, ended] = 0.0
+
+    def _epoch_is_over(self) -> bool:
+        """Says so by the clock alone, so that nothing depends on how `advance` is called."""
+        return self.agent_steps % self.loop.epoch_steps == 0 or self.agent_steps == self.loop.steps
 
     def _update_is_due(self) -> bool:
         return (
@@ -226,8 +237,15 @@ class HostLoop:
                 self.states[number] = learner.copy_target(self.states[number])
             batches = [self._minibatch(lane, Role.REPLAY, self.updates) for lane in block]
             batch = Transition(*(_stack_arrays(part) for part in zip(*batches, strict=True)))
+            state = self.states[number]
             self.states[number], metrics = _learn(
-                self.network, self.settings, len(block), self.states[number], self._operators[number], batch
+                self.network,
+                self.settings,
+                len(block),
+                state._replace(opt_state=()),
+                state.opt_state,
+                self._operators[number],
+                batch,
             )
             self._losses.append(metrics.loss)
         self.updates += 1
@@ -241,7 +259,8 @@ class HostLoop:
         state = self.state(index)
         test_seed = streams.derived_seed(run.seed, Role.TEST, self.epoch)
         test_env = self._make_env(test_seed, False)
-        policy = greedy_policy(self.network, state.params, test_seed, self.loop.test_epsilon, self._random_first_actions)
+        first_actions, test_epsilon = self._random_first_actions, self.loop.test_epsilon
+        policy = greedy_policy(self.network, state.params, test_seed, test_epsilon, first_actions)
         phase = play(
             policy,
             test_env,
@@ -252,19 +271,13 @@ class HostLoop:
         )
         test_env.close()
         assert self._held_out is not None
-        values = diagnostics.value_statistics(
-            state, run.operator, self._held_out[index], self.network, settings.gamma
-        )
+        values = diagnostics.value_statistics(state, run.operator, self._held_out[index], self.network, settings.gamma)
         common = diagnostics.value_statistics(state, run.operator, self._common, self.network, settings.gamma)
         gradients: dict[str, float | None] = dict.fromkeys(diagnostics.GradientStatistics._fields)
         if self.loop.gradient_batches:
             first = self.epoch * self.loop.gradient_batches
-            batches = [
-                self._minibatch(index, Role.GRADIENT, first + i) for i in range(self.loop.gradient_batches)
-            ]
-            gradients = dict(
-                diagnostics.gradient_statistics(state, run.operator, batches, self.network, settings)
-            )
+            batches = [self._minibatch(index, Role.GRADIENT, first + i) for i in range(self.loop.gradient_batches)]
+            gradients = dict(diagnostics.gradient_statistics(state, run.operator, batches, self.network, settings))
         block, lane = divmod(index, self.loop.block_width)
         row = MetricsRow(
             epoch=self.epoch,
@@ -283,7 +296,7 @@ class HostLoop:
             loss=float(losses[:, block, lane].mean()) if len(losses) else None,
             epsilon=float(learner.epsilon_at(self.agent_steps, settings)),
             operator_parameter=next((float(leaf) for leaf in jax.tree.leaves(run.operator)), None),
-            test_epsilon=self.loop.test_epsilon,
+            test_epsilon=test_epsilon,
             test_seed=test_seed,
             seconds=time.monotonic() - self._started,
             **values,
@@ -293,12 +306,12 @@ class HostLoop:
         return row, phase
 
 
-def greedy_policy(network: Network, params: Any, seed: int, epsilon: float, random_first_actions: int = 0) -> Any:
-    """Returns the epsilon-greedy policy of fixed parameters, for `evaluation.play`; its draws depend on `seed` alone."""
+def greedy_policy(network: Network, params: Any, seed: int, epsilon: float, random_first_actions: int = 0) -> Policy:
+    """Returns the epsilon-greedy policy of fixed parameters, to be played; its draws depend on `seed` alone."""
     key = streams.key(seed, Role.TEST)
 
     def policy(obs: np.ndarray, moment: int, age: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rate = np.where(age < random_first_actions, 1.0, epsilon).astype(np.float32)
+        rate = _rate(age, random_first_actions, epsilon)
         actions, values = _test_act(network, params, obs, key, np.uint32(moment), rate)
         return np.asarray(actions), np.asarray(values)
 
@@ -306,7 +319,7 @@ def greedy_policy(network: Network, params: Any, seed: int, epsilon: float, rand
 
 
 def common_states(env: HostEnv) -> np.ndarray:
-    """Returns states `[COMMON_STATES, *obs_shape]` that a uniformly random policy visits: the same for all runs of a game."""
+    """Returns states `[COMMON_STATES, *obs_shape]` that a random policy visits: the same for all runs of a game."""
     rng = np.random.default_rng(COMMON_SEED)
     obs, states = env.reset(), []
     for moment in range(COMMON_STATES * COMMON_STRIDE):
@@ -315,6 +328,11 @@ def common_states(env: HostEnv) -> np.ndarray:
         obs = env.step(rng.integers(env.num_actions, size=env.num_envs)).obs
     env.close()
     return np.stack(states)
+
+
+def _rate(age: np.ndarray, random_first_actions: int, epsilon: float) -> np.ndarray:
+    """Returns the exploration rate of games of an age, float32: 1 for the first actions that are random by rule."""
+    return np.where(age < random_first_actions, 1.0, epsilon).astype(np.float32)
 
 
 def _stack(trees: Sequence[Any]) -> Any:
@@ -360,11 +378,19 @@ def _test_act(network: Network, params: Any, obs: Any, key: jax.Array, moment: A
     return actions, network.apply(params, obs).max(axis=-1)
 
 
-@partial(jax.jit, static_argnames=("network", "settings", "width"), donate_argnames=("state",))
+@partial(jax.jit, static_argnames=("network", "settings", "width"), donate_argnames=("opt_state",))
 def _learn(
-    network: Network, settings: LearnerSettings, width: int, state: LearnerState, operator: Any, batch: Transition
+    network: Network,
+    settings: LearnerSettings,
+    width: int,
+    state: LearnerState,
+    opt_state: Any,
+    operator: Any,
+    batch: Transition,
 ) -> Any:
+    """Makes one update of a block. The accumulators are donated; the parameters are not, which would cost a copy."""
+
     def one(state: LearnerState, operator: Any, batch: Transition) -> Any:
         return learner.learn_step(state, operator, batch, network, settings)
 
-    return _over_lanes(one, width)(state, operator, batch)
+    return _over_lanes(one, width)(state._replace(opt_state=opt_state), operator, batch)

@@ -1,6 +1,8 @@
 """How long a run trains and how it is tested. No JAX here: a command line can read these at once."""
 
+import math
 from dataclasses import dataclass
+from typing import get_args, get_type_hints
 
 from softbellman.learning.settings import LearnerSettings
 
@@ -38,10 +40,19 @@ def check(learner: LearnerSettings, loop: LoopSettings) -> None:
     Raises:
         ValueError: at the first fault found.
     """
-    _require(0 <= learner.gamma < 1, f"learner.gamma ({learner.gamma}) must be in [0, 1).")
+    for name in ("optimizer", "loss_reduction"):
+        value, allowed = getattr(learner, name), get_args(get_type_hints(LearnerSettings)[name])
+        _require(value in allowed, f"learner.{name} ({value!r}) must be one of {', '.join(allowed)}.")
+    for name in ("gamma", "rmsprop_decay"):
+        value = getattr(learner, name)
+        _require(0 <= value < 1, f"learner.{name} ({value}) must be in [0, 1).")
     for name in ("learning_rate", "huber_delta", "optimizer_epsilon"):
         value = getattr(learner, name)
-        _require(value > 0, f"learner.{name} ({value}) must be positive.")
+        _require(0 < value < math.inf, f"learner.{name} ({value}) must be positive and finite.")
+    _require(
+        learner.reward_clip is None or learner.reward_clip > 0,
+        f"learner.reward_clip ({learner.reward_clip}) must be positive, or none to leave rewards as they are.",
+    )
     for name in ("batch_size", "update_period_steps", "target_period_updates", "replay_capacity"):
         value = getattr(learner, name)
         _require(value >= 1, f"learner.{name} ({value}) must be at least 1.")
@@ -54,9 +65,14 @@ def check(learner: LearnerSettings, loop: LoopSettings) -> None:
         ("loop.test_epsilon", loop.test_epsilon),
     ):
         _require(0 <= value <= 1, f"{name} ({value}) must be in [0, 1].")
-    for name in ("steps", "epoch_steps", "test_steps", "num_envs", "block_width"):
+    for name in ("steps", "epoch_steps", "test_steps", "held_out_states", "num_envs", "block_width"):
         value = getattr(loop, name)
         _require(value >= 1, f"loop.{name} ({value}) must be at least 1.")
+    _require(loop.gradient_batches >= 0, f"loop.gradient_batches ({loop.gradient_batches}) must not be negative.")
+    _require(
+        loop.test_episodes is None or loop.test_episodes >= 1,
+        f"loop.test_episodes ({loop.test_episodes}) must be at least 1, or none to let the budget end a test phase.",
+    )
     _require(
         learner.batch_size <= learner.replay_capacity,
         f"learner.batch_size ({learner.batch_size}) is larger than learner.replay_capacity "
@@ -78,7 +94,7 @@ def check(learner: LearnerSettings, loop: LoopSettings) -> None:
         f"learner.replay_start_steps ({learner.replay_start_steps:,}) must be below learner.replay_capacity "
         f"({learner.replay_capacity:,}): the replay could never hold as many.",
     )
-    updates = (loop.steps - learner.replay_start_steps) // learner.update_period_steps
+    updates = loop.steps // learner.update_period_steps - learner.replay_start_steps // learner.update_period_steps
     _require(
         updates >= 1,
         f"learner.update_period_steps ({learner.update_period_steps}) leaves no update in the "
@@ -95,11 +111,12 @@ def check(learner: LearnerSettings, loop: LoopSettings) -> None:
         f"learner.update_period_steps ({period}) must be a multiple of loop.num_envs ({copies}); "
         f"try {copies * max(1, round(period / copies))}.",
     )
-    for name in ("steps", "epoch_steps"):
-        value = getattr(loop, name)
-        _require(
-            value % copies == 0, f"loop.{name} ({value}) must be a multiple of loop.num_envs ({copies})."
-        )
+    for name, value in (
+        ("loop.steps", loop.steps),
+        ("loop.epoch_steps", loop.epoch_steps),
+        ("learner.replay_capacity", learner.replay_capacity),
+    ):
+        _require(value % copies == 0, f"{name} ({value}) must be a multiple of loop.num_envs ({copies}).")
 
 
 def _require(condition: bool, message: str) -> None:

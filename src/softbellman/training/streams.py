@@ -5,6 +5,8 @@ from enum import IntEnum
 import jax
 import numpy as np
 
+LARGEST_SEED = 2**32 - 1  # all that a JAX key takes
+
 
 class Role(IntEnum):
     """What a stream is for. Each role's draws are independent of every other's."""
@@ -18,7 +20,13 @@ class Role(IntEnum):
 
 
 def key(seed: int, role: Role) -> jax.Array:
-    """Returns a JAX key for a role of a run; fold a counter in before each use."""
+    """Returns a JAX key for a role of a run; fold a counter in before each use.
+
+    Raises:
+        ValueError: if the seed is not in `0 .. 2^32 - 1`; a larger one would silently lose its upper bits.
+    """
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ValueError(f"seed ({seed}) must be in 0 .. {LARGEST_SEED}.")
     return jax.random.fold_in(jax.random.key(seed), int(role))
 
 

@@ -1,0 +1,268 @@
+"""The command line: parses, calls, prints. Exit code 0: all is well; 1: a run failed; 2: bad input."""
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from softbellman import operators as ops
+from softbellman.cli.arguments import parse
+from softbellman.cli.commands import COMMANDS, Doctor, Evaluate, Operators, Train, Watch
+from softbellman.cli.tables import number, print_lines, print_table
+from softbellman.envs import nearest
+from softbellman.study import config as configs
+
+
+def main() -> NoReturn:
+    """Runs the command line of `sys.argv` and exits."""
+    sys.path.insert(0, "")  # `--operator package.module:name` finds what lies in the working directory
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(words: list[str]) -> int:
+    """Runs a command line and returns its exit code; whatever goes wrong is said in one line."""
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read the output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return _complain("stopped", 1)
+    except (ValueError, MemoryError, ImportError, OSError) as error:
+        return _complain(str(error) or type(error).__name__, 2)
+    except Exception as error:
+        with tempfile.NamedTemporaryFile("w", prefix="softbellman-", suffix=".txt", delete=False) as file:
+            file.write(traceback.format_exc())
+        return _complain(f"a fault of softbellman's own, {type(error).__name__}: {error} (all of it: {file.name})", 1)
+
+
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        lines = [f"  {name:10} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+        print("usage: softbellman COMMAND ...\n\n" + "\n".join(lines) + "\n\nsoftbellman COMMAND --help says more.")
+        return 0 if words else 2
+    name, *rest = words
+    if name not in COMMANDS:
+        raise ValueError(f"unknown command {name!r}{nearest(name, COMMANDS)} (there are {', '.join(COMMANDS)})")
+    return _HANDLERS[name](parse(name, rest))
+
+
+def _train(command: Train) -> int:
+    _set_threads(command.threads)
+    from softbellman.study.plan import plan as make_plan
+    from softbellman.study.store import plain, require_new
+
+    if command.seed is not None and command.seeds is not None:
+        raise ValueError("give --seed or --seeds, not both")
+    seeds = list(command.seeds) if command.seeds is not None else [command.seed or 0]
+    operator = ops.parse(command.operator)
+    config = configs.Config(
+        learner=command.learner, loop=command.loop, network=command.network, protocol=command.protocol
+    )
+    name = f"{plain(command.environment)}-{plain(str(operator))}-seed-{'-'.join(map(str, seeds))}"
+    out = command.out or Path("runs") / name
+    require_new(out)
+    plan = make_plan(command.environment, operator, seeds, config, steps=command.steps, frames=command.frames)
+    if command.dry_run:
+        preset = configs.preset(str(command.preset))
+        where = configs.sources(plan.config, preset)
+        print_lines([("preset", f"{preset.name}: {preset.summary}")])
+        print_table(("field", "value", "from"), [(name, number(value), where[name]) for name, value in plan.settings()])
+        print_lines([*plan.summary(), *(("note", line) for line in plan.warnings())])
+        return 0
+    if not command.quiet:
+        print_lines(plan.summary())
+    return _train_planned(plan, out, quiet=command.quiet)
+
+
+def _train_planned(plan: Any, out: Path, *, quiet: bool) -> int:
+    from softbellman.study import groups
+    from softbellman.study.progress import reporter
+    from softbellman.study.report import draw_curves
+    from softbellman.study.store import Study
+
+    study = Study.create(out, plan.environment, [plan.operator], plan.seeds, plan.config, plan.facts, sys.argv[1:])
+    progress = reporter(plan.config.loop.steps, len(plan.seeds), quiet=quiet)
+    try:
+        groups.train(
+            study,
+            on_progress=progress.steps,
+            on_row=lambda index, row, phase: progress.score(
+                f"{study.runs[index].operator}, seed {study.runs[index].seed}", row.epoch, phase.mean, len(phase.scores)
+            ),
+        )
+    except KeyboardInterrupt:
+        progress.close()
+        return _complain(f"stopped; what was done is in {out}", 1)
+    except Exception as error:
+        progress.close()
+        return _complain(
+            f"the run failed: {type(error).__name__}: {error} (all of it: {study.runs[0].path / 'error.txt'})", 1
+        )
+    progress.close()
+    picture = draw_curves([study], out / "curves.png")
+    if not quiet:
+        _print_results(study)
+        watch = f"softbellman watch {out if len(study.runs) == 1 else study.runs[0].path}"
+        print_lines([*(("note", line) for line in plan.warnings()), ("learning curves", str(picture))])
+        print_lines([("metrics", str(study.runs[0].path / "metrics.csv")), ("film a game", watch)])
+    return 0
+
+
+def _print_results(study: Any) -> None:
+    from softbellman.study.store import read_metrics
+
+    rows = []
+    for run in study.runs:
+        metrics = read_metrics(run.path / "metrics.csv")
+        overestimation = metrics["overestimation"][-1]
+        rows.append(
+            (
+                run.operator,
+                str(run.seed),
+                f"{metrics['episodes'][-1]:,.0f}",
+                f"{metrics['test_return'][-1]:.2f}",
+                f"{metrics['test_return'].max():.2f}",
+                "-" if np.isnan(overestimation) else f"{overestimation:+.2f}",
+            )
+        )
+    print_table(("operator", "seed", "games", "final score", "best score", "overestimation"), rows)
+
+
+def _evaluate(command: Evaluate) -> int:
+    _set_threads(command.threads)
+    from softbellman.study import play
+    from softbellman.study.statistics import mean_interval
+    from softbellman.study.store import find_run, write_record
+
+    study, run = find_run(command.run)
+    options: dict[str, Any] = {"episodes": command.episodes, "max_steps": command.max_steps, "seed": command.seed}
+    trained = play.evaluate(study, run, which=command.network, epsilon=command.epsilon, **options)
+    random = play.evaluate_random(run.environment, study.config, **options)
+    rows, notes = [], []
+    for policy, phase in ((f"{run.operator}, {command.network}", trained), ("random", random)):
+        interval = mean_interval(phase.scores)
+        rows.append(
+            (
+                policy,
+                f"{len(phase.scores):,}",
+                f"{phase.mean:.2f}",
+                "-" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}",
+                f"{np.median(phase.scores):g}",
+                f"{phase.scores.max():g}",
+                f"{phase.steps:,}",
+            )
+        )
+        if phase.unfinished:
+            notes.append(f"{policy}: no game ended within the budget; its score is that of the unfinished one")
+        elif len(phase.scores) < command.episodes:
+            notes.append(f"{policy}: the budget of steps ended the test after {len(phase.scores)} games")
+        if phase.identical:
+            notes.append(f"{policy}: {len(phase.scores)} identical episodes; nothing is known of other starts")
+        if interval is None:
+            notes.append(f"{policy}: one score shows no spread, so there is no interval")
+    tested = f"{run.environment}, epsilon {command.epsilon:g}, games from seed {command.seed}"
+    print_lines([("tested on", tested)])
+    print_table(("policy", "games", "mean", "95% interval", "median", "best", "agent steps"), rows)
+    print_lines([("note", note) for note in notes])
+    if command.out is not None:
+        facts = {"environment": run.environment, "operator": run.operator, "training_seed": run.seed}
+        settings = {"network": command.network, "epsilon": command.epsilon, "seed": command.seed}
+        write_record(command.out, facts | settings, {"trained": trained, "random": random})
+        print_lines([("scores", str(command.out))])
+    return 0
+
+
+def _watch(command: Watch) -> int:
+    _set_threads(None)
+    from softbellman.study import play
+    from softbellman.study.store import find_run
+
+    study, run = find_run(command.run)
+    path, phase, pictures = play.watch(
+        study,
+        run,
+        command.out or run.path / "videos" / f"{command.network}-seed-{command.seed}.mp4",
+        which=command.network,
+        epsilon=command.epsilon,
+        episodes=command.episodes,
+        max_steps=command.max_steps,
+        seed=command.seed,
+    )
+    ended = f"not over after {phase.steps:,} agent steps" if phase.unfinished else "over"
+    scores = ", ".join(f"{score:g}" for score in phase.scores)
+    games = "1 game" if len(phase.scores) == 1 else f"{len(phase.scores)} games"
+    print_lines(
+        [
+            ("played", f"{run.environment}, {run.operator}, {command.network} network, epsilon {command.epsilon:g}"),
+            ("score", f"{scores} ({games}, {ended})"),
+            ("video", f"{path} ({pictures:,} pictures: the first, and one for each agent step)"),
+        ]
+    )
+    return 0
+
+
+def _operators(command: Operators) -> int:
+    if command.check is not None:
+        report = ops.check_operator(ops.parse(command.check))
+        print(report)
+        return 0 if report.ok else 1
+    algorithms = {
+        "max": "DQN",
+        "mean": "expected SARSA",
+        "softmax(5)": "S-DQN",
+        "mellowmax(5)": "mellowmax DQN",
+        "double(max)": "double DQN",
+        "double(softmax(5))": "S-DDQN",
+        "double(mellowmax(5))": "double mellowmax",
+    }
+    rows = []
+    for spec, algorithm in algorithms.items():
+        operator = ops.parse(spec)
+        laws = operator.laws
+        gap = f"{operator.largest_gap(4):.4f}" if laws.within_largest_gap else "spread"
+        rows.append((spec, algorithm, *("yes" if law else "no" for law in (laws.non_expansion, laws.monotone)), gap))
+    print_table(("spec", "algorithm", "non-expansion", "monotone", "gap to max"), rows)
+    print("The gap is the largest with 4 actions; the spread is the largest value minus the smallest.")
+    print("Your own operator: package.module:name. To search for violations of its laws: --check SPEC.")
+    return 0
+
+
+def _doctor(_: Doctor) -> int:
+    _set_threads(None)
+    from softbellman.study.doctor import examine
+
+    checks = examine()
+    for check in checks:
+        print(f"{check.state:5} {check.name:15} {check.found}")
+    return 1 if any(check.state == "FAIL" for check in checks) else 0
+
+
+_HANDLERS: dict[str, Callable[[Any], int]] = {
+    "train": _train,
+    "evaluate": _evaluate,
+    "watch": _watch,
+    "operators": _operators,
+    "doctor": _doctor,
+}
+
+
+def _set_threads(threads: int | None) -> None:
+    """Sets the size of XLA's thread pool, which results depend on in their last bits, before JAX loads."""
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads ({threads}) must be at least 1")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    os.environ["NPROC"] = str(threads or os.environ.get("NPROC") or cores or 1)
+
+
+def _complain(message: str, code: int) -> int:
+    """Says in one line what is wrong, and returns the exit code."""
+    print(f"softbellman: {' '.join(message.split())}", file=sys.stderr)
+    return code

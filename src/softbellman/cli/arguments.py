@@ -1,0 +1,113 @@
+"""From the words of a command line to a command; what is wrong with them is said in one line."""
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import tyro
+
+from softbellman.cli.commands import COMMANDS, Train
+from softbellman.envs import nearest, squeeze
+from softbellman.study import config as configs
+
+# What tyro says of a fault, and the same for those who do not read Python.
+_PLAINLY = (
+    (r"^Error parsing | \(required\)|\.$", ""),
+    (r"no type matching (\S+) could be instantiated from \['(.*)'\]", r"'\2' is no \1"),
+    (r"invalid literal for int\(\) with base 10: (.*)", r"\1 is no integer"),
+    (r"could not convert string to float: (.*)", r"\1 is no number"),
+)
+_TRUTH = {"true", "false", "yes", "no", "on", "off", "0", "1"}
+
+
+def parse(name: str, words: list[str]) -> Any:
+    """Reads the options of a command.
+
+    Args:
+        name: a name of `COMMANDS`.
+        words: what follows it.
+
+    Raises:
+        ValueError: for an unknown option (the nearest are listed) or a value that does not fit.
+        SystemExit: after printing the help, if that is asked for.
+    """
+    command = COMMANDS[name]
+    _check_options(name, dict(_options(command)), words)
+    if command is not Train:
+        return _read(name, command, words)
+    given = re.search(r"(?:^|\s)--preset[ =](\S+)", " ".join(words))
+    guess = next((word for word in words if re.match(r"(atari|gym)/", word)), "")
+    preset = given[1] if given else configs.default_preset(guess)
+    train = _read(name, command, words, default=_with_preset(preset))
+    proper = configs.default_preset(train.environment)
+    return train if given or proper == preset else _read(name, command, words, default=_with_preset(proper))
+
+
+def _with_preset(name: str) -> Train:
+    """Returns the defaults of `train` under a preset, which the other options override."""
+    config = configs.preset(name).config
+    return Train(
+        environment=tyro.MISSING,
+        preset=name,
+        learner=config.learner,
+        loop=config.loop,
+        network=config.network,
+        protocol=config.protocol,
+    )
+
+
+def _options(command: type, prefix: str = "--") -> Iterator[tuple[str, str | None]]:
+    """Yields every option; with it, for one that takes no value, the option that says the contrary."""
+    for item in dataclasses.fields(command):
+        default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+        word = item.name.replace("_", "-")
+        if dataclasses.is_dataclass(default):
+            yield from _options(type(default), f"{prefix}{word}.")
+        elif isinstance(default, bool):
+            yield f"{prefix}{word}", f"{prefix}no-{word}"
+            yield f"{prefix}no-{word}", f"{prefix}{word}"
+        elif default is not dataclasses.MISSING:
+            yield f"{prefix}{word}", None
+
+
+def _check_options(name: str, options: dict[str, str | None], words: list[str]) -> None:
+    for word, following in itertools.pairwise([*words, ""]):
+        option, equals, _ = word.partition("=")
+        option = option.replace("_", "-")
+        if not option.startswith("--") or option == "--help":
+            continue
+        if option not in options:
+            raise ValueError(f"unknown option {word}{_hint(option, options)} (softbellman {name} --help lists all)")
+        if options[option] and (equals or following.lower() in _TRUTH):
+            raise ValueError(f"{option} takes no value: write {option} or {options[option]}")
+
+
+def _hint(option: str, options: dict[str, str | None]) -> str:
+    """Names the options that may be meant: those that end or begin alike, else those most alike."""
+    last = squeeze(option.rpartition(".")[2])
+    if last in ("tau", "omega", "temperature"):
+        return "; the parameter belongs to the operator: --operator 'softmax(5)'"
+    alike = [known for known in options if squeeze(known.rpartition(".")[2]) == last or known.startswith(option)]
+    return f"; did you mean {', '.join(alike)}?" if alike else nearest(option, options)
+
+
+def _read(name: str, command: type, words: list[str], **default: Any) -> Any:
+    """Reads by tyro, and turns its framed report of a fault into one line."""
+    report = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(report):
+            return tyro.cli(command, args=words, prog=f"softbellman {name}", **default)
+    except SystemExit as end:
+        if not end.code:
+            raise
+        text = re.sub(r"\x1b\[[\d;]*m", "", report.getvalue())
+        lines = [line.strip("│ ") for line in text.splitlines()[1:]]
+        rule = next((number for number, line in enumerate(lines) if line.startswith(("─", "╰"))), len(lines))
+        said = " ".join(" ".join(lines[:rule]).partition("Got errors")[0].split())
+        for pattern, plainly in _PLAINLY:
+            said = re.sub(pattern, plainly, said)
+        raise ValueError(f"{said} (softbellman {name} --help)") from None

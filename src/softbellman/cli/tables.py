@@ -1,0 +1,56 @@
+"""What the commands print: tables that fit 80 columns, and labelled lines."""
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+LABEL_WIDTH = 17
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table; cells that are numbers stand to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, header in enumerate(headers):
+        numeric = all(row[number][:1].strip("+-.").isdigit() or row[number] in ("", "-") for row in rows)
+        table.add_column(header, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console(highlight=False).print(table)
+
+
+def print_lines(lines: Iterable[tuple[str, str]]) -> None:
+    """Prints labels, each with its text, wrapped into a column of its own."""
+    width = max(60, min(120, shutil.get_terminal_size((80, 24)).columns))
+    for label, text in lines:
+        print(
+            textwrap.fill(
+                text,
+                width,
+                initial_indent=f"{label:{LABEL_WIDTH}}",
+                subsequent_indent=" " * LABEL_WIDTH,
+                break_on_hyphens=False,
+                break_long_words=False,
+            ),
+            flush=True,
+        )
+
+
+def number(value: Any) -> str:
+    """Writes a value of the configuration as a reader would.
+
+    >>> number(50_000_000), number((128, 128)), number(None), number(1e-08)
+    ('50,000,000', '128 128', 'none', '1e-08')
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " ".join(map(number, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)

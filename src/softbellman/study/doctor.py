@@ -1,0 +1,87 @@
+"""Says what works on this machine: packages, environments, memory, video."""
+
+import importlib.metadata
+import os
+import platform
+from typing import Literal, NamedTuple
+
+EXTRAS = {
+    "train": ("jax", "optax", "safetensors", "gymnasium", "matplotlib"),
+    "atari": ("ale-py", "opencv-python-headless", "imageio", "imageio-ffmpeg"),
+}
+
+
+class Check(NamedTuple):
+    """One thing looked at.
+
+    Attributes:
+        name: what was looked at.
+        state: `ok`, `FAIL`, or `-` for an extra that is not installed: that is no fault.
+        found: what was found, or what to do.
+    """
+
+    name: str
+    state: Literal["ok", "FAIL", "-"]
+    found: str
+
+
+def examine() -> list[Check]:
+    """Looks at everything that a run needs."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    checks = [
+        Check("Python", "ok", platform.python_version()),
+        Check("processor", "ok", f"{cores} cores; --threads sets how many a run uses"),
+    ]
+    for extra, packages in EXTRAS.items():
+        missing = [package for package in packages if not _version(package)]
+        found = ", ".join(f"{package} {_version(package)}" for package in packages if package not in missing)
+        remedy = f'without {", ".join(missing)}: pip install "softbellman[{extra}]"'
+        checks.append(Check(f"extra [{extra}]", "-" if missing else "ok", remedy if missing else found))
+    checks.append(_environment("atari/breakout", "Atari"))
+    checks.append(_environment("gym/CartPole-v1", "Gymnasium"))
+    checks += [_video(), _memory()]
+    return checks
+
+
+def _memory() -> Check:
+    try:
+        from softbellman.learning.replay import FrameReplay, available_memory
+    except ImportError as error:
+        return Check("memory", "-", str(error))
+    memory, needed = available_memory(), FrameReplay.bytes_needed(1_000_000, (4, 84, 84), "uint8", 4)
+    if memory is None:
+        return Check("memory", "ok", "the system does not say how much is available")
+    remedy = "" if memory >= needed else ": lower learner.replay_capacity"
+    found = f"{memory / 1e9:.1f} GB available; the paper's replay of 1,000,000 frames takes {needed / 1e9:.1f} GB"
+    return Check("memory", "ok" if memory >= needed else "FAIL", found + remedy)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _environment(name: str, label: str) -> Check:
+    from softbellman import envs
+
+    try:
+        env = envs.make(name, seed=0)
+        obs = env.reset()
+        env.close()
+    except envs.MissingExtra as error:
+        return Check(label, "-", str(error))
+    except Exception as error:  # whatever is wrong with it is what the reader wants to know
+        return Check(label, "FAIL", f"{name}: {error}")
+    count = sum(known.startswith(name.partition("/")[0] + "/") for known in envs.known())
+    return Check(label, "ok", f"{name} starts, observations {list(obs.shape[1:])} {obs.dtype}; {count} environments")
+
+
+def _video() -> Check:
+    try:
+        import imageio_ffmpeg
+
+        return Check("video", "ok", f"mp4, by ffmpeg {imageio_ffmpeg.get_ffmpeg_version()}")
+    except Exception:  # a missing or broken encoder is one finding: films become GIFs
+        return Check("video", "-", 'gif only; for mp4: pip install "softbellman[atari]"')

@@ -1,0 +1,253 @@
+"""Checks a run before it starts, and says what it will be."""
+
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+from softbellman import envs
+from softbellman import operators as ops
+from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
+from softbellman.learning.learner import epsilon_at
+from softbellman.learning.networks import Network, mlp, nature_cnn
+from softbellman.learning.replay import FrameReplay, available_memory, require_memory
+from softbellman.study.config import PRESETS, Config, NetworkSettings, checked, fields, replaced
+from softbellman.training.streams import LARGEST_SEED
+
+_PIXELS = (4, 84, 84)
+TOO_FEW_STEPS = 200_000  # no DQN is known to have learned an Atari game in fewer agent steps
+
+
+class Plan(NamedTuple):
+    """A run or several, checked: what can be known to be wrong beforehand is not.
+
+    Attributes:
+        environment: name of the environment.
+        operator: the Bellman operator.
+        seeds: one run each.
+        config: the resolved configuration.
+        facts: what the environment says of itself.
+        frames_per_step: emulator frames in an agent step.
+        network: what `network.kind` comes to.
+        replay_bytes: bytes of all the runs' replays, once full.
+    """
+
+    environment: str
+    operator: Any
+    seeds: list[int]
+    config: Config
+    facts: dict[str, Any]
+    frames_per_step: int
+    network: Literal["nature_cnn", "mlp"]
+    replay_bytes: int
+
+    def settings(self) -> list[tuple[str, Any]]:
+        """Lists the dotted names and values of all fields that have an effect in this run."""
+        idle = []
+        if not self.environment.startswith("atari/"):
+            idle.append("protocol.")
+        if self.network != "mlp":
+            idle.append("network.hidden")
+        if self.config.learner.optimizer == "adam":
+            idle.append("learner.rmsprop_decay")
+        return [(name, value) for name, value in fields(self.config) if not name.startswith(tuple(idle))]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Says what will be run: a few labels, each with a text."""
+        learner, loop = self.config.learner, self.config.loop
+        updates = loop.steps // learner.update_period_steps - learner.replay_start_steps // learner.update_period_steps
+        frames = loop.steps * self.frames_per_step
+        period = learner.target_period_updates
+        hidden = ", ".join(map(str, self.config.network.hidden))
+        tests = f"{loop.test_steps:,} agent steps of other games"
+        if loop.test_episodes is not None:
+            tests = f"{loop.test_episodes} other games, {loop.test_steps:,} agent steps at most"
+        runs = f" for all of {len(self.seeds)} runs" if len(self.seeds) > 1 else ""
+        return [
+            ("environment", f"{self.environment}: {_rules(self.facts)}; {_clipping(learner.reward_clip)}"),
+            ("frames per step", str(self.frames_per_step)),
+            ("operator", str(self.operator)),
+            ("seeds" if len(self.seeds) > 1 else "seed", ", ".join(map(str, self.seeds))),
+            ("network", self.network + (f", hidden layers {hidden or 'none'}" if self.network == "mlp" else "")),
+            (
+                "budget",
+                f"{loop.steps:,} agent steps, {frames:,} frames, {updates:,} updates",
+            ),
+            ("target", f"copied before updates 0, {period:,}, {2 * period:,}, ..."),
+            ("tests", f"every {loop.epoch_steps:,} agent steps: {tests}"),
+            ("epsilon", f"{self._epsilon()}; {loop.test_epsilon:g} in tests"),
+            ("memory", f"{self.replay_bytes:,} bytes for the replay{runs}"),
+        ]
+
+    def _epsilon(self) -> str:
+        """Writes the exploration rate at the corners of its schedule."""
+        learner, steps = self.config.learner, self.config.loop.steps
+        start, end = learner.replay_start_steps, learner.replay_start_steps + learner.epsilon_decay_steps
+        corners = sorted({0, start, start + learner.epsilon_decay_steps // 2, end, steps})
+        rates = [f"{epsilon_at(step, learner):.3g} at {step:,}" for step in corners if step <= steps]
+        return ", ".join(rates) + " agent steps"
+
+    def warnings(self) -> list[str]:
+        """Says what the run can't show, if it can't."""
+        steps = self.config.loop.steps
+        if not self.environment.startswith("atari/") or steps >= TOO_FEW_STEPS:
+            return []
+        longer = ", ".join(f"{name} {PRESETS[name].config.loop.steps:,}" for name in ("quick-atari", "paper-atari"))
+        return [f"{steps:,} agent steps cannot teach an Atari game, and scores stay near chance (presets: {longer})"]
+
+
+def plan(
+    environment: str,
+    operator: Any,
+    seeds: list[int],
+    config: Config,
+    *,
+    steps: int | None = None,
+    frames: int | None = None,
+) -> Plan:
+    """Checks everything that can be known to be wrong with a run before it starts, and writes nothing.
+
+    Args:
+        environment: name of the environment.
+        operator: the Bellman operator.
+        seeds: one run each.
+        config: the configuration.
+        steps: agent steps in all, in place of the configuration's.
+        frames: emulator frames in all, instead of `steps`.
+
+    Raises:
+        ValueError: for whatever does not fit; the message says what to change.
+        MemoryError: if the replays do not fit into memory.
+    """
+    if steps is not None and frames is not None:
+        raise ValueError(f"give --steps ({steps}) or --frames ({frames}), not both")
+    if len(set(seeds)) != len(seeds) or not seeds or not all(0 <= seed <= LARGEST_SEED for seed in seeds):
+        given = ", ".join(map(str, seeds)) or "none"
+        raise ValueError(f"seeds must be different integers in 0 .. {LARGEST_SEED}, got {given}")
+    env = make_env(environment, config, seeds[0], training=True)
+    try:
+        if frames is not None:
+            per_step = env.frames_per_step
+            if frames % per_step:
+                raise ValueError(f"frames ({frames}) must be a multiple of the {per_step} frames of an agent step")
+            steps = frames // per_step
+        if steps is not None:
+            config = replaced(config, "loop.steps", steps)
+        network = network_kind(config.network, env.obs_shape)
+        config = replaced(config, "protocol", _named(config.protocol))
+        checked(config)
+        check_in_training(operator, env.num_actions)
+        bytes_needed = replay_bytes(env, config, len(seeds))
+        return Plan(environment, operator, seeds, config, env.describe(), env.frames_per_step, network, bytes_needed)
+    finally:
+        env.close()
+
+
+def make_env(environment: str, config: Config, seed: int, training: bool) -> envs.HostEnv:
+    """Makes a run's environment, for training or for one test phase (a single copy).
+
+    Raises:
+        ValueError: as `envs.make`, and for a protocol of Atari games where there is none to play.
+    """
+    num_envs = config.loop.num_envs if training else 1
+    protocol = config.protocol if environment.startswith("atari/") else None
+    env = envs.make(environment, seed=seed, num_envs=num_envs, training=training, protocol=protocol)
+    if protocol is None and config.protocol != PAPER_ATARI:
+        raise ValueError(f"{environment} takes no protocol; the fields of protocol are for atari/<game> only")
+    return env
+
+
+def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> Literal["nature_cnn", "mlp"]:
+    """Chooses the network for observations of a shape.
+
+    Raises:
+        ValueError: if `nature_cnn` is asked for and the observations are not its own, or if none is asked for and
+            they are other pictures: a network of fully connected layers must be asked for.
+    """
+    shape = tuple(obs_shape)
+    if settings.kind == "nature_cnn" and shape != _PIXELS:
+        raise ValueError(f"network.kind nature_cnn takes observations of shape {_PIXELS}, not {shape}; try mlp")
+    if settings.kind == "auto" and shape != _PIXELS and len(shape) > 1:
+        raise ValueError(
+            f"no network fits observations of shape {shape} by itself: nature_cnn takes {_PIXELS}; "
+            "mlp flattens them and must be asked for with --network.kind mlp"
+        )
+    return "nature_cnn" if shape == _PIXELS and settings.kind != "mlp" else "mlp"
+
+
+def make_network(settings: NetworkSettings, obs_shape: tuple[int, ...], num_actions: int) -> Network:
+    """Builds the network for an environment; see `network_kind`."""
+    if network_kind(settings, obs_shape) == "nature_cnn":
+        return nature_cnn(num_actions)
+    return mlp(obs_shape, num_actions, settings.hidden)
+
+
+def check_in_training(operator: Any, num_actions: int) -> None:
+    """Refuses an operator that could not be trained with, which matters for a user's own.
+
+    Raises:
+        ValueError: if it does not run on JAX arrays, gives anything but one value for each state, or has a spec that
+            does not lead back to it.
+    """
+    import jax
+
+    states = jax.ShapeDtypeStruct((2, num_actions), "float32")
+    try:
+        value, weights, gradient = jax.eval_shape(
+            lambda q: (operator(q, q), operator.weights(q), operator.gradient(q)), states
+        )
+    except Exception as error:  # a user's code may fail in any way
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"operator {operator} does not run in training, on JAX arrays: {reason}") from error
+    shapes = value.shape, weights.shape, gradient.shape
+    if shapes != ((2,), states.shape, states.shape):
+        raise ValueError(
+            f"operator {operator} must give [...] for values [..., A], and weights and gradient [..., A]; "
+            f"for {states.shape} they are {', '.join(map(str, shapes))}"
+        )
+    if ops.parse(str(operator)) != operator:
+        raise ValueError(f"operator {operator}: read back from its own spec, it is another one; make its fields public")
+
+
+def replay_bytes(env: envs.HostEnv, config: Config, num_runs: int) -> int:
+    """Returns the bytes of all replays of a group, and refuses them if they do not fit into memory.
+
+    Raises:
+        MemoryError: with the bytes needed, the bytes there, and the field to change.
+    """
+    capacity = config.learner.replay_capacity
+    needed = num_runs * FrameReplay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, env.stack)
+    field = "learner.replay_capacity" + (" or the number of seeds" if num_runs > 1 else "")
+    require_memory(needed, available_memory(), field)
+    return needed
+
+
+def _named(protocol: AtariProtocol) -> AtariProtocol:
+    """Takes the name of a known protocol away from one that differs from it."""
+    for known in (PAPER_ATARI, MACHADO_ATARI):
+        if protocol.name == known.name and protocol != known:
+            return replace(protocol, name=f"{known.name}, changed")
+    return protocol
+
+
+def _rules(facts: dict[str, Any]) -> str:
+    """Says in one sentence what makes scores of two runs comparable or not."""
+    actions = f"{facts['num_actions']} actions"
+    if "repeat_action_probability" not in facts:  # not Atari
+        limit, skip = facts["max_episode_steps"], facts["frames_per_step"]
+        options = "".join(f", {name} {value}" for name, value in facts["options"].items())
+        ends = f"cut after {limit:,} steps" if limit else "no time limit"
+        return f"{actions}, {f'frame skip {skip}' if skip > 1 else 'no frame skip'}, {ends}{options}"
+    limit = facts["max_frames_per_game"]
+    return ", ".join(
+        (
+            f"{actions} ({facts['action_set']})",
+            f"frame skip {facts['frame_skip']}",
+            f"repeat probability {facts['repeat_action_probability']:g}",
+            f"0 to {facts['noop_max']} no-ops" if facts["noop_max"] else "no no-ops",
+            "a lost life ends an episode in training" if facts["life_loss_terminates"] else "lost lives end nothing",
+            f"games cut after {limit:,} frames" if limit else "no time limit",
+        )
+    )
+
+
+def _clipping(reward_clip: float | None) -> str:
+    return "rewards not clipped" if reward_clip is None else f"the learner clips rewards to ±{reward_clip:g}"

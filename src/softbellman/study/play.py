@@ -1,0 +1,214 @@
+"""Saved parameters at play: tests anew, and videos."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from softbellman import envs
+from softbellman.envs.step import HostEnv
+from softbellman.learning.networks import Network
+from softbellman.study.config import Config
+from softbellman.study.plan import make_network
+from softbellman.study.store import RunPath, Study, load_params
+from softbellman.training.evaluation import Policy, TestPhase, play
+from softbellman.training.host_loop import greedy_policy
+
+Which = Literal["best", "final"]
+SMALL_PICTURE = 400  # the longer side, in pixels, from which on a picture is filmed as it is
+
+
+def evaluate(
+    study: Study,
+    run: RunPath,
+    *,
+    which: Which = "best",
+    epsilon: float = 0.05,
+    episodes: int = 30,
+    max_steps: int | None = None,
+    seed: int = 1,
+) -> TestPhase:
+    """Tests a run's saved network on new games.
+
+    Args:
+        study: the run's study.
+        run: the run.
+        which: the network that its test phases found best, or the last one.
+        epsilon: exploration rate.
+        episodes: games to finish.
+        max_steps: budget of agent steps; None is the study's own budget of a test phase, or 5,000 a game if larger.
+        seed: seed of the games; training never uses these.
+
+    Raises:
+        ValueError: if there are no parameters, or an argument is out of range.
+    """
+    config = study.config
+    env = _test_env(run.environment, config, seed, record=False)
+    policy = _saved_policy(run, config, env, which, seed, epsilon)
+    return _play(policy, env, config, episodes, max_steps)
+
+
+def evaluate_random(environment: str, config: Config, *, episodes: int, max_steps: int | None, seed: int) -> TestPhase:
+    """Tests the uniformly random policy by the same test phase; it has no values, and so no overestimation."""
+    env = _test_env(environment, config, seed, record=False)
+    rng = np.random.default_rng(seed)
+
+    def policy(obs: np.ndarray, moment: int, age: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return rng.integers(env.num_actions, size=len(obs)), np.zeros(len(obs))
+
+    return _play(policy, env, config, episodes, max_steps)._replace(overestimation=None)
+
+
+def watch(
+    study: Study,
+    run: RunPath,
+    path: Path,
+    *,
+    which: Which = "best",
+    epsilon: float = 0.05,
+    episodes: int = 1,
+    max_steps: int = 5_000,
+    seed: int = 1,
+) -> tuple[Path, TestPhase, int]:
+    """Films a run's saved network at play: the true screen in colour, once at the start and after each agent step.
+
+    Args:
+        study: the run's study.
+        run: the run.
+        path: where the film goes, `.mp4` or `.gif`; without an encoder for `.mp4` it becomes a `.gif`.
+        which: the network that its test phases found best, or the last one.
+        epsilon: exploration rate.
+        episodes: games to film.
+        max_steps: budget of agent steps: the film ends there at the latest.
+        seed: seed of the games.
+
+    Returns:
+        The film's path, what was played, and the number of pictures: the agent steps and one.
+
+    Raises:
+        ValueError: if there are no parameters or the environment can't be filmed.
+        MissingExtra: if imageio is not installed.
+    """
+    config = study.config
+    with Film(path, _pictures_per_second(run.environment, config)) as film:
+        env = _test_env(run.environment, config, seed, record=True)
+        policy = _saved_policy(run, config, env, which, seed, epsilon)
+        phase = _play(policy, env, config, episodes, max_steps, lambda: film.add(env.screen()))
+    return film.path, phase, film.pictures
+
+
+class Film:
+    """A film that is being written; its file is made with the first picture.
+
+    Attributes:
+        path: where it goes; the ending has become `.gif` if `.mp4` was asked for and there is no encoder.
+        pictures: pictures so far.
+    """
+
+    def __init__(self, path: Path, pictures_per_second: float) -> None:
+        """Chooses the encoder.
+
+        Raises:
+            ValueError: for another ending than `.mp4` and `.gif`.
+            MissingExtra: if imageio is not installed.
+        """
+        try:
+            import imageio.v2 as imageio
+        except ImportError as error:
+            raise envs.MissingExtra("imageio", "atari") from error
+        if path.suffix not in (".mp4", ".gif"):
+            raise ValueError(f"a film ends in .mp4 or .gif, and {path} does not")
+        self.path = path if path.suffix == ".gif" or _has_encoder() else path.with_suffix(".gif")
+        self.pictures = 0
+        self._open, self._rate = imageio.get_writer, pictures_per_second
+        self._writer: Any = None
+
+    def __enter__(self) -> "Film":
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Finishes the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def add(self, picture: np.ndarray) -> None:
+        """Adds a picture `[height, width, 3]` uint8, each pixel made a square of pixels if it is a small one."""
+        size = -(-SMALL_PICTURE // max(picture.shape[:2]))
+        if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.suffix == ".mp4":
+                options = {"fps": self._rate, "codec": "libx264", "macro_block_size": 2, "quality": 8}
+            else:
+                options = {"duration": 1000 / self._rate, "loop": 0}
+            self._writer = self._open(self.path, **options)
+        self._writer.append_data(picture.repeat(size, axis=0).repeat(size, axis=1))
+        self.pictures += 1
+
+
+def _play(
+    policy: Policy,
+    env: HostEnv,
+    config: Config,
+    episodes: int,
+    max_steps: int | None,
+    on_step: Callable[[], None] | None = None,
+) -> TestPhase:
+    if episodes < 1:
+        raise ValueError(f"episodes ({episodes}) must be at least 1")
+    try:
+        return play(
+            policy,
+            env,
+            max_steps=max(config.loop.test_steps, 5_000 * episodes) if max_steps is None else max_steps,
+            max_episodes=episodes,
+            gamma=config.learner.gamma,
+            reward_clip=config.learner.reward_clip,
+            on_step=on_step,
+        )
+    finally:
+        env.close()
+
+
+def _test_env(environment: str, config: Config, seed: int, *, record: bool) -> HostEnv:
+    protocol = config.protocol if environment.startswith("atari/") else None
+    return envs.make(environment, seed=seed, training=False, protocol=protocol, record=record)
+
+
+def _saved_policy(run: RunPath, config: Config, env: HostEnv, which: Which, seed: int, epsilon: float) -> Policy:
+    if not 0 <= epsilon <= 1:
+        raise ValueError(f"epsilon ({epsilon}) must be in [0, 1]")
+    path = run.path / f"{which}.safetensors"
+    params, _ = load_params(path)
+    network = make_network(config.network, env.obs_shape, env.num_actions)
+    _check_shapes(network, params, path)
+    early = config.protocol.random_first_actions if run.environment.startswith("atari/") else 0
+    return greedy_policy(network, params, seed, epsilon, early)
+
+
+def _check_shapes(network: Network, params: Any, path: Path) -> None:
+    """Refuses parameters of another network than the study's."""
+    import jax
+
+    expected = jax.eval_shape(network.init, jax.random.key(0))
+    if jax.tree.map(np.shape, expected) != jax.tree.map(np.shape, params):
+        raise ValueError(f"{path} holds the parameters of another network than this study's")
+
+
+def _pictures_per_second(environment: str, config: Config) -> float:
+    """Returns the pace of real play: a console draws 60 frames a second."""
+    return 60 / config.protocol.frame_skip if environment.startswith("atari/") else 30.0
+
+
+def _has_encoder() -> bool:
+    # The encoder, a process of its own, would be forked with a handler of signals, which JAX's threads forbid.
+    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
+    try:
+        import imageio_ffmpeg
+
+        imageio_ffmpeg.get_ffmpeg_exe()
+    except (ImportError, RuntimeError):
+        return False
+    return True

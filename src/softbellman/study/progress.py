@@ -1,0 +1,136 @@
+"""Says how training goes: a bar on a terminal, plain lines elsewhere, nothing when asked to be quiet."""
+
+import contextlib
+import time
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+LINE_INTERVAL = 30.0  # seconds between plain lines
+
+
+class Reporter(Protocol):
+    """What a training loop tells, and to whom it does not matter."""
+
+    def steps(self, done: int) -> None:
+        """Takes the agent steps done so far; called after each of them."""
+        ...
+
+    def score(self, label: str, epoch: int, mean: float, games: int) -> None:
+        """Takes the mean score of a run's test phase and the games behind it."""
+        ...
+
+    def close(self) -> None:
+        """Ends the report."""
+        ...
+
+
+def reporter(total_steps: int, num_runs: int, *, quiet: bool, console: Console | None = None) -> Reporter:
+    """Returns the reporter that fits: a bar where standard output is a terminal."""
+    console = console or Console()
+    if quiet:
+        return _Silent()
+    return (_Bar if console.is_terminal else _Lines)(console, total_steps, num_runs)
+
+
+class _Silent:
+    def steps(self, done: int) -> None:
+        """Says nothing."""
+
+    def score(self, label: str, epoch: int, mean: float, games: int) -> None:
+        """Says nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+class _Pace:
+    """Agent steps per second, over all runs, and the time that is left at that pace.
+
+    The pace is of the last interval, since random steps before replay starts are faster than those that learn.
+    """
+
+    def __init__(self, total_steps: int, num_runs: int) -> None:
+        self.total, self.runs = total_steps, num_runs
+        self._since, self._steps, self.per_second = time.monotonic(), 0, 0.0
+
+    def measured(self, done: int, interval: float) -> bool:
+        """Measures anew if `interval` seconds have passed, and says whether they had."""
+        now = time.monotonic()
+        if now - self._since < interval:
+            return False
+        self.per_second = (done - self._steps) * self.runs / (now - self._since)
+        self._since, self._steps = now, done
+        return True
+
+    def left(self, done: int) -> str:
+        """Returns the time left as h:mm:ss, or a dash before the first measurement."""
+        if not self.per_second:
+            return "-"
+        minutes, seconds = divmod(int((self.total - done) * self.runs / self.per_second), 60)
+        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+
+
+class _Bar:
+    def __init__(self, console: Console, total_steps: int, num_runs: int) -> None:
+        self._pace, self._score, self._done = _Pace(total_steps, num_runs), "no test yet", 0
+        self._bar = Progress(
+            TextColumn("{task.completed:,.0f} / {task.total:,.0f} agent steps"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[pace]}"),
+            console=console,
+            expand=True,
+        )
+        self._task = self._bar.add_task("train", total=total_steps, pace="")
+        self._bar.start()
+
+    def steps(self, done: int) -> None:
+        """Moves the bar, once a second."""
+        self._done = done
+        if self._pace.measured(done, 1.0) or done == self._pace.total:
+            self._show()
+
+    def score(self, label: str, epoch: int, mean: float, games: int) -> None:
+        """Prints the score above the bar."""
+        self._score = f"score {mean:.1f}"
+        self._bar.console.print(_scored(label, epoch, mean, games), highlight=False, markup=False)
+        self._show()
+
+    def close(self) -> None:
+        """Stops the bar."""
+        self._bar.stop()
+
+    def _show(self) -> None:
+        pace = f"{self._pace.per_second:,.0f}/s, {self._pace.left(self._done)} left, {self._score}"
+        self._bar.update(self._task, completed=self._done, pace=pace)
+
+
+class _Lines:
+    def __init__(self, console: Console, total_steps: int, num_runs: int) -> None:
+        self._pace, self._console, self._score = _Pace(total_steps, num_runs), console, "no test yet"
+
+    def steps(self, done: int) -> None:
+        """Prints a line each interval."""
+        if self._pace.measured(done, LINE_INTERVAL):
+            pace = self._pace
+            self._print(
+                f"{done:,} of {pace.total:,} agent steps, {pace.per_second:,.0f} steps/s, "
+                f"{pace.left(done)} left, {self._score}"
+            )
+
+    def score(self, label: str, epoch: int, mean: float, games: int) -> None:
+        """Prints the score."""
+        self._score = f"last score {mean:.2f}"
+        self._print(_scored(label, epoch, mean, games))
+
+    def close(self) -> None:
+        """Does nothing."""
+
+    def _print(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # nobody listens any more, and training goes on
+            print(line, file=self._console.file, flush=True)
+
+
+def _scored(label: str, epoch: int, mean: float, games: int) -> str:
+    return f"{label}: test phase {epoch}, mean score {mean:.2f} over {games} game{'s' if games != 1 else ''}"

@@ -1,0 +1,153 @@
+"""Networks: what they see, how they start, and the convolutions against a slow explicit one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from softbellman.learning.networks import LASAGNE, TORCH, Init, mlp, nature_cnn
+
+NATURE_FAN_IN = {"conv_1": 256, "conv_2": 512, "conv_3": 576, "dense": 3136, "q": 512}
+
+
+@pytest.fixture(scope="module")
+def nature():
+    """The network of four actions, with its parameters."""
+    network = nature_cnn(4)
+    return network, jax.jit(network.init)(jax.random.key(0))
+
+
+def pass_through(size):
+    """A linear network whose values are its input, and its parameters."""
+    return mlp((size,), size, hidden=()), {"q": {"w": jnp.eye(size), "b": jnp.zeros(size)}}
+
+
+def convolve(x, layer, stride):
+    """Convolves `x` `[B, H, W, C]` window by window in float64, and rectifies."""
+    weights, biases = np.asarray(layer["w"], np.float64), np.asarray(layer["b"], np.float64)
+    size = weights.shape[0]
+    side = (x.shape[1] - size) // stride + 1
+    out = np.empty((len(x), side, side, weights.shape[-1]))
+    for row in range(side):
+        for column in range(side):
+            window = x[:, row * stride : row * stride + size, column * stride : column * stride + size]
+            out[:, row, column] = np.einsum("bhwc,hwco->bo", window, weights) + biases
+    return np.maximum(out, 0)
+
+
+# ------------------------------------------------------------------------------------------ what the network sees
+
+
+def test_l39_pixels_are_divided_by_255_and_nothing_else_is():
+    network, params = pass_through(256)
+    pixels = np.arange(256, dtype=np.uint8)[None]
+    expected = (pixels.astype(np.float32) / np.float32(255.0)).astype(np.float32)
+    np.testing.assert_array_equal(network.apply(params, pixels), expected)
+    np.testing.assert_array_equal(network.apply(params, expected), expected)  # not divided again
+    bits = (np.arange(256) % 2)[None]
+    for dtype in (bool, np.int8, np.float32):
+        np.testing.assert_array_equal(network.apply(params, bits.astype(dtype)), bits.astype(np.float32))
+
+
+def test_l39_frames_with_the_channels_last_are_refused(nature):
+    network, params = nature
+    with pytest.raises(ValueError, match=r"shape \[batch, 4, 84, 84\], got \[2, 84, 84, 4\]; frames come first"):
+        network.apply(params, jnp.zeros((2, 84, 84, 4), jnp.uint8))
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (1, 4)])
+def test_a_network_refuses_observations_of_another_shape(shape):
+    network = mlp((3, 1), 2)
+    with pytest.raises(ValueError, match=r"shape \[batch, 3, 1\]"):
+        network.apply(network.init(jax.random.key(0)), jnp.zeros(shape))
+
+
+# ------------------------------------------------------------------------------------------------- the sizes of it
+
+
+@pytest.mark.parametrize(("num_actions", "parameters"), [(4, 1_686_180), (18, 1_693_362)])
+def test_nature_cnn_has_the_parameters_of_the_published_network(num_actions, parameters):
+    shapes = jax.eval_shape(nature_cnn(num_actions).init, jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == parameters
+
+
+def test_mlp_has_the_layers_asked_for():
+    def shapes(network):
+        params = jax.eval_shape(network.init, jax.random.key(0))
+        return {name: (layer["w"].shape, layer["b"].shape) for name, layer in params.items()}
+
+    assert shapes(mlp((2, 3), 4, hidden=(5, 7))) == {
+        "dense_1": ((6, 5), (5,)),
+        "dense_2": ((5, 7), (7,)),
+        "q": ((7, 4), (4,)),
+    }
+    assert shapes(mlp((), 2, hidden=())) == {"q": ((1, 2), (2,))}
+
+
+# ------------------------------------------------------------------------------------------------- the first values
+
+
+def test_nature_cnn_starts_in_the_ranges_of_the_authors_code(nature):
+    _, params = nature
+    bounds = {"conv_1": 0.10825, "conv_2": 0.07655, "conv_3": 0.07217, "dense": 0.03093, "q": 0.07655}
+    for name, layer in params.items():
+        weights = np.asarray(layer["w"])
+        bound = (3 / NATURE_FAN_IN[name]) ** 0.5
+        assert bound == pytest.approx(bounds[name], abs=5e-6)
+        assert 0.99 * bound < np.abs(weights).max() <= bound
+        assert weights.std() == pytest.approx(bound / 3**0.5, rel=0.03)  # uniform
+        assert abs(weights.mean()) < 4 * weights.std() / weights.size**0.5
+        np.testing.assert_array_equal(layer["b"], np.float32(0.1))
+
+
+@pytest.mark.parametrize(("init", "gain"), [(TORCH, 1.0), (LASAGNE, 3.0), (Init(gain=2.0, bias=-0.5), 2.0)])
+def test_mlp_starts_in_the_range_of_its_fan_in(init, gain):
+    params = mlp((100,), 50, hidden=(400,), init=init).init(jax.random.key(1))
+    for name, fan_in in (("dense_1", 100), ("q", 400)):
+        bound, biases = (gain / fan_in) ** 0.5, np.asarray(params[name]["b"])
+        assert 0.99 * bound < np.abs(params[name]["w"]).max() <= bound
+        if init.bias is None:
+            assert 0.8 * bound < np.abs(biases).max() <= bound
+        else:
+            np.testing.assert_array_equal(biases, np.float32(init.bias))
+
+
+def test_the_first_values_depend_on_the_key_and_on_nothing_else():
+    network = mlp((3,), 2, hidden=(3,))
+    first, again, other = (network.init(jax.random.key(seed)) for seed in (0, 0, 1))
+    for one, same, different in zip(*map(jax.tree.leaves, (first, again, other)), strict=True):
+        np.testing.assert_array_equal(one, same)
+        assert not np.array_equal(one, different)
+    # Layers of one shape do not share their draws.
+    square = mlp((3,), 3, hidden=(3, 3)).init(jax.random.key(0))
+    assert len({square[name]["w"].tobytes() for name in square}) == 3
+
+
+# --------------------------------------------------------------------------------------------- the arithmetic of it
+
+
+def test_nature_cnn_equals_a_slow_convolution(nature):
+    network, params = nature
+    obs = np.random.default_rng(0).integers(0, 256, (4, 4, 84, 84), dtype=np.uint8)
+    x = np.moveaxis(obs, 1, -1) / 255.0
+    for name, stride in (("conv_1", 4), ("conv_2", 2), ("conv_3", 1)):
+        x = convolve(x, params[name], stride)
+    assert x.shape == (4, 7, 7, 64)
+    flat = x.reshape(4, -1)
+    hidden = np.maximum(flat @ np.asarray(params["dense"]["w"]) + np.asarray(params["dense"]["b"]), 0)
+    expected = hidden @ np.asarray(params["q"]["w"]) + np.asarray(params["q"]["b"])
+    for size in (4, 3):  # a batch that is convolved in parts, and one that is not
+        q = network.apply(params, obs[:size])
+        assert q.shape == (size, 4) and q.dtype == jnp.float32
+        np.testing.assert_allclose(q, expected[:size], rtol=1e-4, atol=1e-5)
+
+
+def test_mlp_equals_the_matrices_written_out():
+    network = mlp((2, 2), 3, hidden=(8, 6))
+    params = network.init(jax.random.key(2))
+    obs = np.random.default_rng(0).normal(size=(5, 2, 2)).astype(np.float32)
+    x = obs.reshape(5, 4)
+    for name in ("dense_1", "dense_2"):
+        x = np.maximum(x @ np.asarray(params[name]["w"]) + np.asarray(params[name]["b"]), 0)
+    expected = x @ np.asarray(params["q"]["w"]) + np.asarray(params["q"]["b"])
+    np.testing.assert_allclose(network.apply(params, obs), expected, rtol=1e-5, atol=1e-6)

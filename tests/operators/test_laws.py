@@ -1,0 +1,234 @@
+"""What operators claim, checked in two ways: by hypothesis here, and by their own search."""
+
+import math
+import time
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from softbellman import operators as ops
+
+OPERATORS = [
+    ops.maximum(),
+    ops.mean(),
+    *(ops.softmax(tau) for tau in (0, 0.1, 5, 1e30)),
+    *(ops.mellowmax(omega) for omega in (0, 0.1, 5, 1e30)),
+    *(ops.double(op) for op in (ops.maximum(), ops.mellowmax(5))),
+]
+PAIRS = hnp.arrays(float, st.tuples(st.just(3), st.integers(1, 6)), elements=st.floats(-100, 100))
+ROUNDING = 1e-11
+
+
+def monotone(op, q, other, selector):
+    return op(np.maximum(q, other), selector) - op(q, selector) >= -ROUNDING
+
+
+def translation_equivariant(op, q, other, selector):
+    return abs(op(q + other[0], selector) - op(q, selector) - other[0]) <= ROUNDING
+
+
+def non_expansion(op, q, other, selector):
+    return abs(op(q, selector) - op(other, selector)) <= np.max(np.abs(q - other)) + ROUNDING
+
+
+def at_least_mean(op, q, other, selector):
+    return op(q, selector) >= np.mean(q) - ROUNDING
+
+
+def at_most_max(op, q, other, selector):
+    return op(q, selector) <= np.max(q) + ROUNDING
+
+
+def averages_with_its_weights(op, q, other, selector):
+    return abs(op(q, q) - np.sum(op.weights(q) * q)) <= ROUNDING
+
+
+def weights_are_policy(op, q, other, selector):
+    return np.all(op.weights(q) >= 0) and abs(np.sum(op.weights(q)) - 1) <= ROUNDING
+
+
+def ignores_illegal(op, q, other, selector):
+    legal = q <= np.median(q)
+    both = op(q, selector, legal) - op(q[legal], selector[legal])
+    return abs(both) <= ROUNDING and np.all(op.weights(q, legal)[~legal] == 0)
+
+
+def within_largest_gap(op, q, other, selector):
+    return np.max(q) - op(q, selector) <= op.largest_gap(q.size) + ROUNDING
+
+
+LAWS = {
+    law.__name__: law
+    for law in (
+        monotone,
+        translation_equivariant,
+        non_expansion,
+        at_least_mean,
+        at_most_max,
+        averages_with_its_weights,
+        weights_are_policy,
+        ignores_illegal,
+        within_largest_gap,
+    )
+}  # that a gradient is the derivative is tested in test_gradients.py
+
+
+@pytest.mark.parametrize("law", LAWS)
+@settings(deadline=None, max_examples=40)
+@given(rows=PAIRS)
+def test_claimed_laws_hold(law, rows):
+    for op in OPERATORS:
+        assert LAWS[law](op, *rows) or not getattr(op.laws, law), str(op)
+
+
+def test_what_is_claimed():
+    everything = {field.name for field in fields(ops.Laws)}
+    claims = {
+        "max": everything,
+        "mean": everything - {"within_largest_gap"},
+        "softmax": everything - {"monotone", "non_expansion"},
+        "mellowmax": everything,
+        "double": everything - {"at_least_mean", "within_largest_gap"},
+    }
+    for op in OPERATORS:
+        claimed = {law for law in everything if getattr(op.laws, law)}
+        assert claimed == claims[str(op).split("(")[0]]
+
+
+def test_softmax_is_not_monotone():
+    values = [ops.softmax(1)([x, 3.0]) for x in (0.0, 0.5, 1.0)]
+    assert values == pytest.approx([2.857722, 2.810355, 2.761594], abs=1e-6)
+
+
+def test_softmax_is_not_a_non_expansion():
+    """Moving each value by 0.1 moves the result by 0.1199."""
+    before, after = ops.softmax(1)([2.4, 0.0]), ops.softmax(1)([2.5, -0.1])
+    assert (before, after) == pytest.approx((2.200385528415, 2.320240107107))
+    assert (after - before) / 0.1 == pytest.approx(1.198546, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("actions", "gap"), [(2, 0.27846454), (3, 0.46305551), (4, 0.60354574), (6, 0.81455331), (18, 1.45690145)]
+)
+def test_largest_gap_of_softmax_is_attained(actions, gap):
+    """With all other actions at the same distance `(1 + gap) / tau` from the best."""
+    for tau in (0.1, 1.0, 50.0):
+        assert ops.softmax(tau).largest_gap(actions) == pytest.approx(gap / tau)
+        worst = np.where(np.arange(actions) == 0, 0.0, -(1 + gap) / tau)
+        assert -ops.softmax(tau)(worst) == pytest.approx(gap / tau)
+
+
+def test_largest_gap_of_the_others():
+    assert ops.mellowmax(5).largest_gap(4) == pytest.approx(math.log(4) / 5)
+    assert 5 - ops.mellowmax(5)([0, 0, 0, 5.0]) == pytest.approx(math.log(4) / 5)
+    assert ops.maximum().largest_gap(4) == 0
+    for op in (ops.mean(), ops.softmax(0), ops.mellowmax(0), ops.double(ops.maximum())):
+        assert op.largest_gap(4) == math.inf
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=str)
+def test_the_search_finds_nothing_against_a_claim(op):
+    report = ops.check_operator(op)
+    assert report.ok, str(report)
+    assert [finding.law for finding in report.findings] == [field.name for field in fields(ops.Laws)]
+    assert all(np.isfinite(finding.worst) for finding in report.findings)
+
+
+@pytest.mark.parametrize(("tau", "seed"), [(1e-3, 0), (0.1, 1), (1, 2), (5, 3), (50, 4), (1e3, 5)])
+def test_the_search_finds_what_softmax_does_not_satisfy(tau, seed):
+    op = ops.softmax(tau)
+    report = ops.check_operator(op, trials=400, seed=seed)
+    monotone, non_expansion = report["monotone"], report["non_expansion"]
+    assert not monotone.held and not non_expansion.held
+    q, other, _ = monotone.witness
+    assert np.all(q <= other) and op(q) > op(other)
+    q, other, _ = non_expansion.witness
+    ratio = abs(op(q) - op(other)) / np.max(np.abs(q - other))
+    assert ratio == pytest.approx(non_expansion.worst) and 1.1 < ratio < 1.7489
+
+
+@pytest.mark.parametrize("op", [ops.softmax(5), ops.double(ops.mellowmax(5))], ids=str)
+def test_the_search_is_quick_and_repeatable(op):
+    start = time.process_time()
+    first = ops.check_operator(op)
+    assert time.process_time() - start < 3
+    assert str(first) == str(ops.check_operator(op))
+
+
+def test_a_report_is_a_table():
+    lines = str(ops.check_operator(ops.softmax(5), trials=200)).splitlines()
+    assert lines[0] == "softmax(5): no claimed law violated (200 draws)"
+    assert lines[2].split() == ["law", "claimed", "found", "worst", "allowed"]
+    assert lines[3].split()[:3] == ["monotone", "no", "violated"]
+    assert len({len(line) for line in lines[2:]}) == 1
+
+
+CLAIMS_ALL = ops.Laws(**{field.name: True for field in fields(ops.Laws)})
+
+
+@ops.operator
+class Liar(ops.Operator):
+    """Claim everything of an operator that is wrong in a way of one's choice."""
+
+    wrong: str
+    laws = CLAIMS_ALL
+
+    def policy(self, row):
+        uniform = row.normalise(row.xp.ones_like(row.z))
+        return uniform * {"weights_are_policy": 1.01}.get(self.wrong, 1.0)
+
+    def __call__(self, q, selector=None, where=None):
+        q = np.asarray(q)
+        mean = ops.mean()(q, where=where)
+        return {
+            "monotone": lambda: 2 * mean - ops.maximum()(q, where=where),
+            "translation_equivariant": lambda: mean * 0.9,
+            "non_expansion": lambda: 1.05 * mean,
+            "at_least_mean": lambda: mean - 1e-6 * np.ptp(q, axis=-1),
+            "at_most_max": lambda: ops.maximum()(q, where=where) + 1e-6 * np.ptp(q, axis=-1),
+            "averages_with_its_weights": lambda: ops.maximum()(q, where=where),
+            "ignores_illegal": lambda: ops.mean()(np.where(np.isfinite(q), q, 0)),
+        }.get(self.wrong, lambda: mean)()
+
+    def gradient(self, q, selector=None, where=None):
+        return self.weights(q, where) * {"gradient_is_derivative": 1.01}.get(self.wrong, 1.0)
+
+    def largest_gap(self, actions):
+        return {"within_largest_gap": 1e3}.get(self.wrong, math.inf)
+
+
+@pytest.mark.parametrize("law", [field.name for field in fields(ops.Laws)])
+def test_a_wrong_claim_is_caught(law):
+    report = ops.check_operator(Liar(law))
+    assert not report.ok and not report[law].held
+    assert report[law].witness is not None
+    assert f"violates what it claims: {law}" in str(report) or law in str(report).splitlines()[0]
+
+
+def test_honest_claims_of_the_same_operator_pass():
+    assert ops.check_operator(Liar("nothing")).ok
+
+
+def test_claims_are_opt_in():
+    @ops.operator
+    class Claimless(Liar):
+        laws = ops.Laws()
+
+    report = ops.check_operator(Claimless("monotone"))
+    assert report.ok and not report["monotone"].held
+    assert replace(ops.Laws(), monotone=True).monotone
+
+
+def test_an_operator_that_answers_in_float32_is_judged_by_float32():
+    @ops.operator
+    class Coarse(ops.Mellowmax):
+        def __call__(self, q, selector=None, where=None):
+            return super().__call__(np.asarray(q, "float32"), where=where)
+
+    report = ops.check_operator(Coarse(1.0))
+    assert report.ok, str(report)
+    assert report["translation_equivariant"].worst > 1e-8

@@ -1,0 +1,92 @@
+"""Random streams: each seed, role and counter has its own, and nothing else matters."""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from softbellman.training import streams
+from softbellman.training.streams import Role
+
+SEEDS = (0, 1, 2, 2**31, 2**32 - 1)
+
+
+def test_l5_every_seed_and_role_has_a_key_of_its_own():
+    keys = [tuple(jax.random.key_data(streams.key(seed, role)).tolist()) for seed in SEEDS for role in Role]
+    assert len(set(keys)) == len(SEEDS) * len(Role)
+    assert keys[0] == tuple(jax.random.key_data(streams.key(0, Role.INIT)).tolist())
+
+
+def test_l5_every_seed_role_and_counter_has_draws_of_its_own():
+    counters = (0, 1, 2, 10**9, 2**32)
+    draws = {
+        streams.generator(seed, role, counter).integers(2**60, size=3).tobytes()
+        for seed, role, counter in itertools.product(SEEDS, Role, counters)
+    }
+    assert len(draws) == len(SEEDS) * len(Role) * len(counters)
+    first, again = (streams.generator(3, Role.REPLAY, 7).random(5) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+
+
+def test_neighbouring_counters_do_not_overlap():
+    """A use may draw much: the next counter's draws lie 2^64 blocks further on."""
+    long = streams.generator(0, Role.REPLAY, 0).integers(2**63, size=100_000)
+    following = streams.generator(0, Role.REPLAY, 1).integers(2**63, size=100_000)
+    assert not set(long.tolist()) & set(following.tolist())
+
+
+def test_derived_seeds_differ_and_suit_every_environment():
+    seeds = [streams.derived_seed(seed, role, counter) for seed in (0, 1) for role in Role for counter in range(200)]
+    assert len(set(seeds)) == len(seeds)
+    assert all(type(seed) is int and 0 <= seed < 2**31 for seed in seeds)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**32 + 5])
+def test_l5_a_seed_that_jax_would_cut_is_refused(seed):
+    """JAX takes 32 bits of a seed and drops the rest: 2^32 + 5 would be trained as 5."""
+    with pytest.raises(ValueError, match=f"seed \\({seed}\\) must be in 0 .. 4294967295"):
+        streams.key(seed, Role.INIT)
+
+
+CHILD = """
+import numpy as np
+from softbellman import operators as ops
+from softbellman.learning.settings import LearnerSettings
+from softbellman.learning.networks import mlp
+from softbellman.training.host_loop import HostLoop, Run
+from softbellman.training.settings import LoopSettings
+from softbellman.envs.step import Step
+
+class Env:
+    num_envs, num_actions, obs_shape, obs_dtype, stack, frames_per_step = 1, 2, (2,), np.dtype("float32"), None, 1
+    def __init__(self):
+        self.obs = np.zeros((1, 2), np.float32)
+    def reset(self):
+        return self.obs.copy()
+    def step(self, actions):
+        self.obs[0, int(actions[0])] += 0.1
+        no = np.zeros(1, bool)
+        return Step(self.obs.copy(), self.obs.copy(), self.obs.sum(1), no, no, no, no)
+
+learner = LearnerSettings(replay_start_steps=32, replay_capacity=100, epsilon_decay_steps=10, target_period_updates=2)
+loop = LoopSettings(steps=60, epoch_steps=60)
+group = HostLoop([Run(ops.softmax(5.0), 3)], lambda *_: Env(), lambda *_: mlp((2,), 2, ()), learner, loop)
+group.advance(60)
+print(group.obs[0].tobytes().hex(), np.asarray(group.params(0)["q"]["w"]).tobytes().hex(), group.updates)
+"""
+
+
+def test_l5_the_hash_seed_of_python_changes_nothing():
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD], env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE, text=True
+        )
+        for seed in ("0", "12345")
+    ]
+    outputs = [child.communicate()[0] for child in children]
+    assert [child.returncode for child in children] == [0, 0]
+    assert outputs[0] == outputs[1] and outputs[0].strip().endswith(" 7")
