@@ -1,18 +1,17 @@
 """Measured quantities against NumPy: values on a table of Q, gradients of a linear network."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from softbellman import operators as ops
-from softbellman.learning import learner
 from softbellman.learning.diagnostics import (
     GradientStatistics,
     ValueStatistics,
     gradient_statistics,
     value_statistics,
 )
+from softbellman.learning.learner import LearnerState, td_loss
 from softbellman.learning.networks import mlp
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings
@@ -24,12 +23,11 @@ TABLE = mlp((STATES,), ACTIONS, hidden=())  # fed with the states one-hot, its w
 FEATURES = mlp((3,), ACTIONS, hidden=())
 
 
-def state_of(online, target, network):
-    params, target_params = (
-        {"q": {"w": jnp.asarray(w, jnp.float32), "b": jnp.zeros(ACTIONS)}} for w in (online, target)
-    )
-    state = learner.init(network, SETTINGS, jax.random.key(0))
-    return state._replace(params=params, target_params=target_params)
+def state_of(online, target):
+    def params(weights):
+        return {"q": {"w": np.float32(weights), "b": np.zeros(np.shape(weights)[1], np.float32)}}
+
+    return LearnerState(params(online), params(target), (), np.int32(0))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +35,7 @@ def table():
     """Values of the online and of the target network, `[S, A]` each, and the state that holds them."""
     rng = np.random.default_rng(0)
     online, target = rng.normal(size=(2, STATES, ACTIONS))
-    return online, target, state_of(online, target, TABLE)
+    return online, target, state_of(online, target)
 
 
 def boltzmann(q, tau):
@@ -100,16 +98,14 @@ def test_a_slope_above_one_marks_an_expansive_operator():
     """q = (0, 3) at tau 1 has the gradient (-0.0881, 1.0881), of norm 1.1763."""
     q = np.tile([[0.0, 3.0]], (2, 1))
     network = mlp((2,), 2, hidden=())
-    params = {"q": {"w": jnp.asarray(q, jnp.float32), "b": jnp.zeros(2)}}
-    state = learner.init(network, SETTINGS, jax.random.key(0))._replace(params=params, target_params=params)
-    got = value_statistics(state, ops.softmax(1.0), np.eye(2, dtype=np.float32), network, 0.99)
+    got = value_statistics(state_of(q, q), ops.softmax(1.0), np.eye(2, dtype=np.float32), network, 0.99)
     assert got["operator_slope"] == pytest.approx(0.99 * 1.1763, rel=1e-4)
     assert got["operator_slope"] > 1
 
 
 def test_one_action_has_no_gap_and_no_entropy():
     network = mlp((2,), 1, hidden=())
-    state = learner.init(network, SETTINGS, jax.random.key(0))
+    state = state_of([[1.0], [-2.0]], [[0.5], [3.0]])
     got = value_statistics(state, ops.mellowmax(5.0), np.eye(2, dtype=np.float32), network, GAMMA)
     assert got["action_gap"] == got["policy_entropy"] == got["q_std"] == 0
     assert got["operator_gap"] == pytest.approx(0, abs=1e-6)
@@ -150,7 +146,7 @@ def test_gradient_statistics_equal_numpy(reduction):
         "gradient_variance": ((flat - flat.mean(0)) ** 2).mean(),
         "gradient_mean": flat.mean(),
     }
-    state = state_of(online, target, FEATURES)
+    state = state_of(online, target)
     got = gradient_statistics(state, ops.double(ops.softmax(2.0)), batches, FEATURES, settings)
     assert got == pytest.approx(expected, rel=1e-3, abs=1e-6)
     assert list(got) == list(GradientStatistics._fields) and all(type(value) is float for value in got.values())
@@ -159,12 +155,11 @@ def test_gradient_statistics_equal_numpy(reduction):
 
 def test_gradient_statistics_look_at_the_last_layer_alone():
     """Of a deeper network: the gradient of the last weights, not of biases and not of other layers."""
-    network = mlp((3,), ACTIONS, hidden=(5,))
-    state = learner.init(network, SETTINGS, jax.random.key(0))
-    batches = batches_of(1)
-    full = jax.grad(learner.td_loss, has_aux=True)(
-        state.params, state.target_params, ops.maximum(), batches[0], network, SETTINGS
-    )[0]
-    got = gradient_statistics(state, ops.maximum(), batches, network, SETTINGS)
-    assert got["gradient_norm"] == pytest.approx(float(jnp.linalg.norm(full["q"]["w"])), rel=1e-5)
+    network, rng = mlp((3,), ACTIONS, hidden=(5,)), np.random.default_rng(3)
+    shapes, batches = jax.eval_shape(network.init, jax.random.key(0)), batches_of(1)
+    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
+    gradient = jax.jit(jax.grad(td_loss, has_aux=True), static_argnames=("network", "settings"))
+    full, _ = gradient(params, params, ops.maximum(), batches[0], network, SETTINGS)
+    got = gradient_statistics(LearnerState(params, params, (), 0), ops.maximum(), batches, network, SETTINGS)
+    assert got["gradient_norm"] == pytest.approx(float(np.linalg.norm(full["q"]["w"])), rel=1e-5)
     assert got["gradient_norm"] == got["gradient_norm_of_mean"] and got["gradient_variance"] == 0

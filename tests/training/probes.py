@@ -1,6 +1,6 @@
 """Environments small enough to know everything about, and the loops that train on them."""
 
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 
@@ -157,6 +157,10 @@ def network(obs_shape, num_actions, hidden=(16,)):
 
 def make_loop(operators, env=corridor, *, seeds=(0,), learner=LEARNER, loop=LOOP, hidden=(16,), **options):
     """A loop over one operator or several, each with its seed; `env()` makes an environment."""
-    operators = operators if isinstance(operators, (list, tuple)) else [operators] * len(seeds)
+    operators = operators if isinstance(operators, list) else [operators] * len(seeds)
     runs = [Run(operator, seed) for operator, seed in zip(operators, seeds, strict=True)]
-    return HostLoop(runs, lambda seed, training: env(), partial(network, hidden=hidden), learner, loop, **options)
+
+    def make_network(obs_shape, num_actions):
+        return network(obs_shape, num_actions, hidden)
+
+    return HostLoop(runs, lambda seed, training: env(), make_network, learner, loop, **options)

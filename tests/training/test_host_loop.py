@@ -268,11 +268,11 @@ def test_l8_the_learner_sees_clipped_rewards_and_the_score_is_raw_and_whole():
     assert stored.reward.tolist() == [7.0, -3.0, 100.0] and stored.discount.tolist() == [0.0] * 3
     zeros = jax.tree.map(np.zeros_like, snapshot(loop.params(0)))
     sums = replace(UNIFORM, loss_reduction="sum")
-    gradient, seen = jax.grad(learner.td_loss, has_aux=True)(zeros, zeros, SOFTMAX, stored, loop.network, sums)
-    assert seen.loss == 1.5  # errors of 1, -1 and 1
-    loss_raw = learner.td_loss(zeros, zeros, SOFTMAX, stored, loop.network, replace(sums, reward_clip=None))[0]
-    assert loss_raw == 6.5 + 2.5 + 99.5
-    assert gradient["q"]["b"].sum() == -1.0
+    loss = jax.jit(jax.value_and_grad(learner.td_loss, has_aux=True), static_argnames=STATIC)
+    (seen, _), gradient = loss(zeros, zeros, SOFTMAX, stored, loop.network, sums)
+    assert seen == 1.5 and gradient["q"]["b"].sum() == -1.0  # errors of 1, -1 and 1
+    (seen_raw, _), _ = loss(zeros, zeros, SOFTMAX, stored, loop.network, replace(sums, reward_clip=None))
+    assert seen_raw == 6.5 + 2.5 + 99.5
     assert loop.counters[0] == host_loop.Counters(1, 1, 104.0, 1.0)
     row, phase = loop.test()[0]
     assert (row.train_return, row.train_clipped_return, row.episodes) == (104.0, 1.0, 1)
@@ -385,7 +385,7 @@ def test_a_test_is_played_in_an_environment_of_its_own_and_closes_it():
         made.append((seed, training, corridor()))
         return made[-1][-1]
 
-    loop = HostLoop([Run(SOFTMAX, 7)], make_env, network, LEARNER, LOOP)
+    loop = HostLoop([Run(SOFTMAX, 7)], make_env, lambda *shape: network(*shape, (16,)), LEARNER, LOOP)
     loop.advance(100)
     row, _ = loop.test()[0]
     loop.test()

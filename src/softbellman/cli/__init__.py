@@ -1,5 +1,7 @@
 """The command line: parses, calls, prints. Exit code 0: all is well; 1: a run failed; 2: bad input."""
 
+import io
+import importlib.metadata
 import os
 import sys
 import tempfile
@@ -20,6 +22,9 @@ from softbellman.study import config as configs
 
 def main() -> NoReturn:
     """Runs the command line of `sys.argv` and exits."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a letter that the terminal lacks is no fault
     sys.path.insert(0, "")  # `--operator package.module:name` finds what lies in the working directory
     sys.exit(run(sys.argv[1:]))
 
@@ -35,6 +40,8 @@ def run(words: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return _complain("stopped", 1)
+    except ModuleNotFoundError as error:
+        return _complain(f'{error.name} is not installed; run: pip install "softbellman[all]"', 2)
     except (ValueError, MemoryError, ImportError, OSError) as error:
         return _complain(str(error) or type(error).__name__, 2)
     except Exception as error:
@@ -49,6 +56,9 @@ def _run(words: list[str]) -> int:
         print("usage: softbellman COMMAND ...\n\n" + "\n".join(lines) + "\n\nsoftbellman COMMAND --help says more.")
         return 0 if words else 2
     name, *rest = words
+    if name == "--version":
+        print(f"softbellman {importlib.metadata.version('softbellman')}")
+        return 0
     if name not in COMMANDS:
         raise ValueError(f"unknown command {name!r}{nearest(name, COMMANDS)} (there are {', '.join(COMMANDS)})")
     return _HANDLERS[name](parse(name, rest))

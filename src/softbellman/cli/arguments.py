@@ -104,10 +104,15 @@ def _read(name: str, command: type, words: list[str], **default: Any) -> Any:
     except SystemExit as end:
         if not end.code:
             raise
-        text = re.sub(r"\x1b\[[\d;]*m", "", report.getvalue())
-        lines = [line.strip("│ ") for line in text.splitlines()[1:]]
-        rule = next((number for number, line in enumerate(lines) if line.startswith(("─", "╰"))), len(lines))
-        said = " ".join(" ".join(lines[:rule]).partition("Got errors")[0].split())
+        said = _first_part(report.getvalue())
         for pattern, plainly in _PLAINLY:
             said = re.sub(pattern, plainly, said)
         raise ValueError(f"{said} (softbellman {name} --help)") from None
+
+
+def _first_part(report: str) -> str:
+    """Takes what follows the title out of a report's frame, which is of dashes where the terminal has nothing better."""
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line).strip("│| ") for line in report.splitlines()[1:]]
+    parts = itertools.groupby(lines, lambda line: bool(re.match(r"[╭╰+]?[─-]{4}|[╭+][─-] ", line)))
+    said = next((" ".join(part) for is_frame, part in parts if not is_frame), "bad options")
+    return " ".join(said.partition("Got errors")[0].split())

@@ -15,7 +15,7 @@ LABEL_WIDTH = 17
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints a table; cells that are numbers stand to the right."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for number, header in enumerate(headers):
         numeric = all(row[number][:1].strip("+-.").isdigit() or row[number] in ("", "-") for row in rows)
         table.add_column(header, justify="right" if numeric else "left", overflow="fold")

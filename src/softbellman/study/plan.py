@@ -122,6 +122,7 @@ def plan(
     if len(set(seeds)) != len(seeds) or not seeds or not all(0 <= seed <= LARGEST_SEED for seed in seeds):
         given = ", ".join(map(str, seeds)) or "none"
         raise ValueError(f"seeds must be different integers in 0 .. {LARGEST_SEED}, got {given}")
+    config = replaced(config, "protocol", _named(config.protocol))
     env = make_env(environment, config, seeds[0], training=True)
     try:
         if frames is not None:
@@ -132,7 +133,6 @@ def plan(
         if steps is not None:
             config = replaced(config, "loop.steps", steps)
         network = network_kind(config.network, env.obs_shape)
-        config = replaced(config, "protocol", _named(config.protocol))
         checked(config)
         check_in_training(operator, env.num_actions)
         bytes_needed = replay_bytes(env, config, len(seeds))
@@ -184,27 +184,28 @@ def check_in_training(operator: Any, num_actions: int) -> None:
     """Refuses an operator that could not be trained with, which matters for a user's own.
 
     Raises:
-        ValueError: if it does not run on JAX arrays, gives anything but one value for each state, or has a spec that
-            does not lead back to it.
+        ValueError: if it is not one that JAX can trace, gives anything but one value for each state, or has a spec
+            that does not lead back to it.
     """
     import jax
 
     states = jax.ShapeDtypeStruct((2, num_actions), "float32")
+
+    def use(op: Any, q: Any) -> Any:
+        return op(q, q), op.weights(q), op.gradient(q, q)
+
     try:
-        value, weights, gradient = jax.eval_shape(
-            lambda q: (operator(q, q), operator.weights(q), operator.gradient(q)), states
-        )
+        shapes = [made.shape for made in jax.eval_shape(use, operator, states)]
     except Exception as error:  # a user's code may fail in any way
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ValueError(f"operator {operator} does not run in training, on JAX arrays: {reason}") from error
-    shapes = value.shape, weights.shape, gradient.shape
-    if shapes != ((2,), states.shape, states.shape):
+    if shapes != [(2,), states.shape, states.shape]:
         raise ValueError(
             f"operator {operator} must give [...] for values [..., A], and weights and gradient [..., A]; "
             f"for {states.shape} they are {', '.join(map(str, shapes))}"
         )
     if ops.parse(str(operator)) != operator:
-        raise ValueError(f"operator {operator}: read back from its own spec, it is another one; make its fields public")
+        raise ValueError(f"operator {operator} is not what its own spec, which the study records, leads to")
 
 
 def replay_bytes(env: envs.HostEnv, config: Config, num_runs: int) -> int:

@@ -134,7 +134,7 @@ def find_run(path: Path) -> tuple[Study, RunPath]:
     inside = [run for run in study.runs if run.path.resolve() == path.resolve()]
     matching = inside or [run for run in study.runs if run.path.resolve().is_relative_to(path.resolve())]
     if len(matching) != 1:
-        names = ", ".join(str(run.path) for run in matching[:4])
+        names = ", ".join(str(run.path) for run in (matching or study.runs)[:4])
         raise ValueError(f"{path} holds {len(matching)} runs; name one of them: {names}")
     return study, matching[0]
 
@@ -149,6 +149,7 @@ class RunWriter:
         self._file = (run.path / "metrics.csv").open("w", newline="")
         self._rows = csv.writer(self._file, lineterminator="\n")
         self._rows.writerow(columns)
+        self._file.flush()
         self.status("running")
 
     def row(self, values: tuple[Any, ...]) -> None:
@@ -236,11 +237,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes a file beside its place and moves it there: a reader never sees half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     data = content.encode() if isinstance(content, str) else content
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def config_from(record: dict[str, Any]) -> Config:

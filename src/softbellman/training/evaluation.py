@@ -14,7 +14,7 @@ import numpy as np
 from softbellman.envs.step import HostEnv
 
 Policy = Callable[[np.ndarray, int, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""`policy(obs, moment, age) -> (actions [E], max_a Q [E])`; `moment` counts steps of the phase, `age` `[E]` of games."""
+"""`policy(obs, moment, age) -> (actions [E], max_a Q [E])`: `moment` is the phase's step, `age` `[E]` each game's."""
 
 NEGLIGIBLE = 0.01  # a return is known once the discount of what was not seen has fallen below this
 

@@ -173,7 +173,7 @@ class HostLoop:
         return self.state(index).params
 
     def state(self, index: int) -> LearnerState:
-        """Returns the learner's state of run `index`, without the runs axis; the next update consumes its arrays."""
+        """Returns the learner's state of run `index`, without the runs axis; the next update consumes `opt_state`."""
         block, lane = divmod(index, self.loop.block_width)
         state = self.states[block]
         return state if self.loop.block_width == 1 else jax.tree.map(lambda leaf: leaf[lane], state)

@@ -1,0 +1,43 @@
+"""A command line in an empty directory, and a run that was made on it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from softbellman import cli
+
+TINY = [
+    *("--steps", "300", "--loop.epoch-steps", "150", "--loop.test-steps", "200", "--loop.held-out-states", "16"),
+    *("--loop.gradient-batches", "2", "--learner.replay-start-steps", "100", "--learner.target-period-updates", "20"),
+]
+MAIN = "from softbellman.cli import main; main()"
+
+
+@pytest.fixture
+def softbellman(tmp_path, monkeypatch, capsys):
+    """Runs a command line in an empty directory; returns exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NPROC", "2")
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words):
+        try:
+            code = cli.run([str(word) for word in words])
+        except SystemExit as end:  # after printing help
+            code = end.code or 0
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A run of CartPole, made on the command line, and what was printed."""
+    folder = tmp_path_factory.mktemp("trained")
+    words = ["train", "gym/CartPole-v1", "--operator", "softmax:5", "--seed", "3", *TINY, "--out", "study"]
+    process = subprocess.run(
+        [sys.executable, "-c", MAIN, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    return folder / "study", process.stdout

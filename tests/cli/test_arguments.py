@@ -1,0 +1,219 @@
+"""What a command line takes, what it refuses and how, and what it prints without training."""
+
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from softbellman import cli
+from softbellman.cli import arguments
+from softbellman.cli.commands import COMMANDS
+
+from .conftest import MAIN
+
+BAD_INPUT = [
+    ("trian", "unknown command 'trian'; did you mean train?"),
+    ("train", "Missing from softbellman train: ENV"),
+    (
+        "train breakout",
+        "unknown environment 'breakout'; names look like atari/..., gym/...; did you mean atari/breakout",
+    ),
+    ("train atari/breakot", "unknown Atari game 'breakot'; did you mean breakout"),
+    ("train gym/CartPol-v1", "did you mean CartPole-v1"),
+    ("train gym/no_such_module:X-v0", "No module named 'no_such_module'"),
+    ("train gym/Pendulum-v1", "has the action space Box(-2.0, 2.0, (1,), float32); a Discrete one is needed"),
+    ("train gym/ALE/Breakout-v5", "skips frames by itself: use atari/<game>"),
+    ("train ALE/Breakout-v5", "goes by atari/breakout here"),
+    ("train gym/ale_py:ALE/Breakout-v5", "no network fits observations of shape (3, 210, 160)"),
+    ("train atari/breakout --protocol.frame-skip 0", "frame_skip must be at least 1, got 0"),
+    ("train gym/CartPole-v1 --protocol.noop-max 3", "takes no protocol"),
+    ("train gym/CartPole-v1 --operator softmx(5)", "Unknown operator 'softmx'. Did you mean softmax"),
+    ("train gym/CartPole-v1 --operator softmax", "softmax takes tau, and was given none"),
+    ("train gym/CartPole-v1 --operator softmax(-1)", "tau (-1) must be finite and at least 0"),
+    ("train gym/CartPole-v1 --operator softmax(inf)", "for its limit use max, or double(max)"),
+    ("train gym/CartPole-v1 --operator no_such_module:mine", "cannot import 'no_such_module'"),
+    ("train gym/CartPole-v1 --operator mine:absent", "module 'mine' has no 'absent'; it has number"),
+    ("train gym/CartPole-v1 --operator mine:number", "mine:number is neither an operator nor"),
+    ("train gym/CartPole-v1 --preset papr-atari", "unknown preset 'papr-atari'; did you mean paper-atari"),
+    ("train gym/CartPole-v1 --step 5", "unknown option --step; did you mean --steps"),
+    ("train gym/CartPole-v1 --batch-size 5", "unknown option --batch-size; did you mean --learner.batch-size?"),
+    ("train gym/CartPole-v1 --learner.gama 0.9", "unknown option --learner.gama; did you mean --learner.gamma"),
+    ("train gym/CartPole-v1 --tau 5", "the parameter belongs to the operator: --operator 'softmax(5)'"),
+    ("train gym/CartPole-v1 --dry-run False", "--dry-run takes no value: write --dry-run or --no-dry-run"),
+    ("train gym/CartPole-v1 --quiet=true", "--quiet takes no value: write --quiet or --no-quiet"),
+    ("train gym/CartPole-v1 --steps many", "--steps: 'many' is no INT"),
+    ("train gym/CartPole-v1 --learner.batch-size 3.5", "--learner.batch-size: '3.5' is no integer"),
+    ("train gym/CartPole-v1 --learner.optimizer sgd", "invalid choice 'sgd' for argument '--learner.optimizer'"),
+    ("train gym/CartPole-v1 more", "Unrecognized options: more"),
+    ("train gym/CartPole-v1 --steps 5000 --frames 5000", "give --steps (5000) or --frames (5000), not both"),
+    ("train atari/breakout --frames 400002", "frames (400002) must be a multiple of the 4 frames"),
+    ("train gym/CartPole-v1 --seed -1", "seeds must be different integers in 0 .. 4294967295, got -1"),
+    ("train gym/CartPole-v1 --seeds 1 2 1", "seeds must be different integers in 0 .. 4294967295, got 1, 2, 1"),
+    ("train gym/CartPole-v1 --seed 1 --seeds 1 2", "give --seed or --seeds, not both"),
+    ("train gym/CartPole-v1 --threads 0", "threads (0) must be at least 1"),
+    ("train gym/CartPole-v1 --learner.batch-size 200 --learner.replay-capacity 100", "batch_size (200) is larger than"),
+    ("train gym/CartPole-v1 --steps 1000", "replay_start_steps (1,000) is not below the budget of 1,000"),
+    ("train gym/CartPole-v1 --learner.target-period-updates 90000", "target_period_updates (90,000) can't fire"),
+    ("train gym/CartPole-v1 --learner.gamma 1", "learner.gamma (1.0) must be in [0, 1)"),
+    ("train gym/CartPole-v1 --learner.replay-capacity 1000000000000", "lower learner.replay_capacity"),
+    ("train gym/CartPole-v1 --network.kind nature_cnn", "nature_cnn takes observations of shape (4, 84, 84)"),
+    ("train gym/CartPole-v1 --out full", "full is there already and nothing is overwritten"),
+    ("evaluate nowhere", "nowhere is no run and no study"),
+    ("evaluate full", "full is no run and no study"),
+    ("evaluate damaged", "damaged/study.json cannot be read"),
+    ("watch damaged", "damaged/study.json cannot be read"),
+    ("watch", "Missing from softbellman watch: RUN"),
+    ("operators --check softmax(nan)", "tau (nan)"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_INPUT, ids=[line for line, _ in BAD_INPUT])
+def test_bad_input_is_one_line_and_exit_code_2_before_any_work(softbellman, tmp_path, monkeypatch, line, message):
+    pytest.importorskip("ale_py")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("precious")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "study.json").write_text('{"format": 1,')
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "mine.py").write_text("number = 5\n")
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    before = sorted(tmp_path.rglob("*.*"))
+    code, out, errors = softbellman(*line.split())
+    assert code == 2
+    assert out == ""
+    (complaint,) = [line for line in errors.splitlines() if "Stella" not in line and "A.L.E" not in line]
+    assert complaint.startswith("softbellman: ")
+    assert message in complaint
+    assert [path for path in sorted(tmp_path.rglob("*.*")) if "__pycache__" not in str(path)] == before
+    assert (tmp_path / "full" / "mine").read_text() == "precious"
+
+
+def test_the_list_of_commands(softbellman):
+    code, out, errors = softbellman("--help")
+    assert (code, errors) == (0, "")
+    for name, command in COMMANDS.items():
+        assert f"  {name:10} {(command.__doc__ or '').splitlines()[0]}" in out
+    assert softbellman() == (2, out, "")
+
+
+def test_help_takes_less_than_a_second_of_the_processor():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", MAIN, "--help"], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_says_what_it_does(softbellman, name):
+    code, out, errors = softbellman(name, "--help")
+    assert (code, errors) == (0, "")
+    plain = re.sub(r"[│╭╮╰╯─]", " ", out)
+    for option in dict(arguments._options(COMMANDS[name])):
+        assert option in plain
+        if "-no-" in option or ".no-" in option:
+            continue
+        help_text = re.split(r"\n\s*--", plain.partition(f"{option} ")[2] or plain.partition(f"{option},")[2])[0]
+        words = re.sub(r"\(default:.*?\)|\{.*?\}|--\S+", "", help_text, flags=re.DOTALL).split()
+        assert len([word for word in words if word.islower()]) >= 2, f"{option} has no help"
+    assert not re.search(r"--(\w+\.)?tau\b", plain)
+
+
+def test_l48_no_option_is_called_tau():
+    options = [option for command in COMMANDS.values() for option in dict(arguments._options(command))]
+    assert not [option for option in options if option.rpartition(".")[2].strip("-") in ("tau", "omega")]
+
+
+def test_a_dry_run_prints_every_value_with_its_source_in_80_columns_and_leaves_nothing(softbellman, tmp_path):
+    pytest.importorskip("ale_py")
+    code, out, errors = softbellman(
+        "train", "atari/breakout", "--learner.replay-capacity", "60_000", "--learner.gamma", "0.9", "--dry-run"
+    )
+    assert (code, errors) == (0, "")
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = {line.split()[0]: re.split(r"\s{2,}", line.strip())[1:] for line in lines if re.match(r" (\w+)\.", line)}
+    assert rows["learner.gamma"] == ["0.9", "command line"]
+    assert rows["learner.replay_capacity"] == ["60,000", "command line"]
+    assert rows["loop.steps"] == ["50,000,000", "authors' code"]
+    assert rows["protocol.random_first_actions"] == ["0", "deviation D2"]
+    assert rows["network.kind"] == ["nature_cnn", "authors' code"]
+    text = " ".join(out.split())
+    for told in (
+        "preset paper-atari: Song et al. 2019",
+        "4 actions (minimal), frame skip 4, repeat probability 0, 0 to 30 no-ops, a lost life ends an episode",
+        "frames per step 4",
+        "50,000,000 agent steps, 200,000,000 frames, 12,487,500 updates",
+        "epsilon 1 at 0, 1 at 50,000, 0.55 at 550,000, 0.1 at 1,050,000, 0.1 at 50,000,000 agent steps; 0.05 in tests",
+        "memory 424,200,000 bytes for the replay",
+    ):
+        assert told in text
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_preset_fits_the_environment_whatever_else_is_named_like_one(softbellman):
+    for words, preset in (
+        (["gym/CartPole-v1"], "classic-control"),
+        (["--out", "atari/results", "gym/CartPole-v1"], "classic-control"),
+        (["gym/CartPole-v1", "--preset=classic-control"], "classic-control"),
+    ):
+        code, out, _ = softbellman("train", *words, "--dry-run")
+        assert code == 0
+        assert f"{preset}:" in out
+        assert "adam" in out
+
+
+def test_so_few_steps_cannot_teach_an_atari_game(softbellman):
+    pytest.importorskip("ale_py")
+    _, out, _ = softbellman("train", "atari/breakout", "--preset", "demo-atari", "--dry-run")
+    assert "note 10,000 agent steps cannot teach an Atari game" in " ".join(out.split())
+
+
+def test_operators_are_listed_and_checked(softbellman):
+    code, out, errors = softbellman("operators")
+    assert (code, errors) == (0, "")
+    assert re.search(r"softmax\(5\) +S-DQN +no +no +0\.1207", out)
+    assert re.search(r"double\(mellowmax\(5\)\) +double mellowmax +yes", out)
+    code, out, _ = softbellman("operators", "--check", "mellowmax(5)")
+    assert code == 0
+    assert "no claimed law violated" in out
+
+
+def test_doctor_says_what_works(softbellman):
+    _, out, errors = softbellman("doctor")
+    assert errors == ""
+    assert re.search(r"^ok +Gymnasium +gym/CartPole-v1 starts", out, flags=re.MULTILINE)
+
+
+def test_a_fault_of_our_own_is_one_line_with_the_rest_in_a_file(softbellman, monkeypatch):
+    def broken(_):
+        raise KeyError("no such thing")
+
+    monkeypatch.setitem(cli._HANDLERS, "doctor", broken)
+    code, _, errors = softbellman("doctor")
+    assert code == 1
+    told = re.fullmatch(r"softbellman: a fault of softbellman's own, KeyError: .* \(all of it: (.*)\)\n", errors)
+    assert told
+    assert "Traceback" in Path(told[1]).read_text()
+    os.unlink(told[1])
+
+    def absent(_):
+        raise ModuleNotFoundError("No module named 'jax'", name="jax")
+
+    monkeypatch.setitem(cli._HANDLERS, "doctor", absent)
+    code, _, errors = softbellman("doctor")
+    assert (code, errors) == (2, 'softbellman: jax is not installed; run: pip install "softbellman[all]"\n')
+
+
+def test_who_reads_no_further_sees_no_traceback():
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "train", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() in (0, 1)
+    assert errors == ""

@@ -1,0 +1,162 @@
+"""Training, testing and filming on the command line: what is printed, what is left on disk, how it ends."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from .conftest import TINY
+
+
+def test_training_ends_with_a_table_a_picture_and_the_way_to_a_film(trained):
+    study, out = trained
+    assert "\r" not in out
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    plain = " ".join(out.split())
+    assert re.search(r"operator +seed +games +final score +best score +overestimation", out)
+    assert re.search(r"softmax\(5\) +3 +\d+ +\d+\.\d\d +\d+\.\d\d +[+-]\d", out)
+    assert "softmax(5), seed 3: test phase 2, mean score" in out
+    assert "learning curves study/curves.png" in plain
+    assert "film a game softbellman watch study" in plain
+    assert (study / "curves.png").read_bytes().startswith(b"\x89PNG")
+    frame = pd.read_csv(study / "runs" / "gym-CartPole-v1" / "softmax-5" / "seed-3" / "metrics.csv")
+    assert list(frame["agent_steps"]) == [150, 300]
+    record = json.loads((study / "study.json").read_text())
+    assert record["command"][:3] == ["train", "gym/CartPole-v1", "--operator"]
+
+
+def test_a_study_that_is_there_is_not_touched(trained, softbellman):
+    study, _ = trained
+    before = {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
+    code, _, errors = softbellman("train", "gym/CartPole-v1", *TINY, "--out", study)
+    assert code == 2
+    assert "nothing is overwritten; name another directory with --out" in errors
+    assert {path: path.read_bytes() for path in study.rglob("*") if path.is_file()} == before
+
+
+def test_a_trained_network_is_tested_beside_the_random_policy(trained, softbellman, tmp_path):
+    study, _ = trained
+    code, out, errors = softbellman("evaluate", study, "--epsilon", "0", "--episodes", "5", "--out", "scores.json")
+    assert (code, errors) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert re.search(r"softmax\(5\), best +5 +\d+\.\d\d +-?\d+\.\d\d to -?\d+\.\d\d ", out), out
+    assert re.search(r"random +5 ", out)
+    record = json.loads((tmp_path / "scores.json").read_text())
+    assert (record["epsilon"], record["network"], record["training_seed"]) == (0.0, "best", 3)
+    assert len(record["policies"]["random"]["scores"]) == len(record["policies"]["trained"]["lengths"]) == 5
+    assert record["provenance"]["versions"]["softbellman"]
+
+
+def test_a_budget_too_small_for_the_games_is_said(trained, softbellman):
+    study, _ = trained
+    _, out, _ = softbellman("evaluate", study, "--episodes", "50", "--max-steps", "150")
+    assert re.search(r"random: the budget of steps ended the test after \d+ games", " ".join(out.split()))
+    _, out, _ = softbellman("evaluate", study, "--episodes", "1", "--max-steps", "2")
+    text = " ".join(out.split())
+    assert "random: no game ended within the budget; its score is that of the unfinished one" in text
+    assert "random: one score shows no spread, so there is no interval" in text
+
+
+def test_damaged_parameters_are_bad_input(trained, softbellman, tmp_path):
+    study, _ = trained
+    run = study / "runs" / "gym-CartPole-v1" / "softmax-5" / "seed-3"
+    whole = (run / "final.safetensors").read_bytes()
+    (run / "final.safetensors").write_bytes(whole[:-100])
+    code, out, errors = softbellman("evaluate", study, "--network", "final")
+    (run / "final.safetensors").write_bytes(whole)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"softbellman: \S+/final\.safetensors is damaged: .*\n", errors)
+
+
+def test_quiet_says_nothing(softbellman, tmp_path):
+    code, out, errors = softbellman("train", "gym/CartPole-v1", *TINY, "--quiet")
+    assert (code, out, errors) == (0, "", "")
+    assert (tmp_path / "runs" / "gym-CartPole-v1-max-seed-0" / "curves.png").exists()
+
+
+CRASH = """
+    import gymnasium, numpy as np
+
+    class Failing(gymnasium.Env):
+        action_space = gymnasium.spaces.Discrete(2)
+        observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+        fault = RuntimeError("the simulator\\nis gone")
+        steps = 0
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            self.steps += 1
+            if self.steps > 20:
+                raise self.fault
+            return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    class Stopped(Failing):
+        fault = KeyboardInterrupt()
+
+    gymnasium.register("Failing-v0", Failing)
+    gymnasium.register("Stopped-v0", Stopped)
+"""
+
+
+def test_a_run_that_fails_or_is_stopped_ends_with_code_1(softbellman, tmp_path, monkeypatch):
+    (tmp_path / "failing.py").write_text(textwrap.dedent(CRASH))
+    monkeypatch.syspath_prepend(tmp_path)
+    code, _, errors = softbellman("train", "gym/failing:Failing-v0", *TINY, "--out", "a")
+    assert code == 1
+    (line,) = errors.splitlines()
+    assert line.startswith("softbellman: the run failed: RuntimeError: the simulator is gone (all of it: a/runs/")
+    assert "Traceback" in Path(line.partition("all of it: ")[2].rstrip(")")).read_text()
+    code, _, errors = softbellman("train", "gym/failing:Stopped-v0", *TINY, "--out", "b")
+    assert (code, errors) == (1, "softbellman: stopped; what was done is in b\n")
+
+
+def test_a_film_needs_what_renders_the_environment(trained, softbellman):
+    if "pygame" in sys.modules or not subprocess.call([sys.executable, "-c", "import pygame"], stderr=-3, stdout=-3):
+        pytest.skip("pygame is installed, so CartPole can be filmed")
+    study, _ = trained
+    code, out, errors = softbellman("watch", study)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"softbellman: CartPole-v1 cannot be filmed: pygame is not installed.*\n", errors)
+    assert not list(study.rglob("videos"))
+
+
+OFFLINE = """
+import socket, sys
+def refuse(*_, **__):
+    raise OSError("there is no network")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
+sys.path.insert(0, "")
+from softbellman import cli
+words = sys.argv[1:]
+assert cli.run(words) == 0
+assert cli.run(["evaluate", words[-1], "--episodes", "2"]) == 0
+assert not {"wandb", "tensorboard"} & set(sys.modules)
+"""
+
+
+def test_l5_l42_the_same_seed_gives_the_same_rows_in_any_process_and_no_network_is_needed(tmp_path):
+    words = ["train", "gym/CartPole-v1", "--operator", "double(mellowmax(5))", "--seed", "1", *TINY]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", OFFLINE, *words, "--out", str(tmp_path / hash_seed)],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for hash_seed in ("1", "2")
+    ]
+    for process in processes:
+        _, errors = process.communicate()
+        assert (process.returncode, errors) == (0, "")
+    frames = [pd.read_csv(next((tmp_path / name).rglob("metrics.csv")), dtype=str) for name in ("1", "2")]
+    pd.testing.assert_frame_equal(*(frame.drop(columns="seconds") for frame in frames))

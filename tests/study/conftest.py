@@ -1,0 +1,89 @@
+"""Small studies, trained once for all tests here."""
+
+import sys
+import textwrap
+
+import pytest
+
+from softbellman import operators as ops
+from softbellman.study import config as configs
+from softbellman.study import groups
+from softbellman.study.plan import plan
+from softbellman.study.store import Study
+
+TINY = {
+    "loop.steps": 400,
+    "loop.epoch_steps": 200,
+    "loop.test_steps": 300,
+    "loop.held_out_states": 16,
+    "loop.gradient_batches": 2,
+    "learner.replay_start_steps": 100,
+    "learner.target_period_updates": 20,
+}
+WALK = """
+    import gymnasium
+    import numpy as np
+
+    class Walk(gymnasium.Env):
+        metadata = {"render_modes": ["rgb_array"]}
+        action_space = gymnasium.spaces.Discrete(2)
+        observation_space = gymnasium.spaces.Box(-10, 10, (1,), np.float32)
+
+        def __init__(self, length=12, size=(40, 60), render_mode=None):
+            self.length, self.size, self.render_mode = length, size, render_mode
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.moment = 0
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            self.moment += 1
+            return np.full(1, self.moment / 10, np.float32), float(action), self.moment == self.length, False, {}
+
+        def render(self):
+            picture = np.zeros((*self.size, 3), np.uint8)
+            picture[..., 0], picture[..., 2] = 20 * self.moment, 255 - 20 * self.moment
+            return picture
+
+    gymnasium.register("Walk-v0", Walk)
+"""
+
+
+def _trained(folder, environment, preset, operator, seeds, values):
+    config = configs.preset(preset).config
+    for name, value in values.items():
+        config = configs.replaced(config, name, value)
+    planned = plan(environment, ops.parse(operator), seeds, config)
+    study = Study.create(folder, environment, [planned.operator], seeds, planned.config, planned.facts, ["train"])
+    rows = []
+    groups.train(study, on_row=lambda index, row, phase: rows.append((index, row, phase)))
+    return study, rows
+
+
+@pytest.fixture(scope="session")
+def cartpole(tmp_path_factory):
+    """A study of two seeds of CartPole, and what was told after each test phase."""
+    values = TINY | {"loop.test_episodes": 5}
+    folder = tmp_path_factory.mktemp("studies") / "cartpole"
+    return _trained(folder, "gym/CartPole-v1", "classic-control", "double(softmax(5))", [0, 3], values)
+
+
+@pytest.fixture(scope="session")
+def breakout(tmp_path_factory):
+    """A study of one seed of Breakout, and what was told after its only test phase."""
+    pytest.importorskip("ale_py")
+    values = TINY | {"loop.steps": 200, "learner.replay_capacity": 1_000, "loop.test_steps": 150}
+    return _trained(
+        tmp_path_factory.mktemp("studies") / "breakout", "atari/breakout", "demo-atari", "softmax(5)", [0], values
+    )
+
+
+@pytest.fixture(scope="session")
+def walk(tmp_path_factory):
+    """A study of an environment that renders without a display or another package, `gym/walk:Walk-v0`."""
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "walk.py").write_text(textwrap.dedent(WALK))
+    sys.path.insert(0, str(folder))
+    yield _trained(tmp_path_factory.mktemp("studies") / "walk", "gym/walk:Walk-v0", "classic-control", "max", [0], TINY)
+    sys.path.remove(str(folder))

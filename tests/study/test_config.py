@@ -1,0 +1,144 @@
+"""Presets hold what they say, and every value says where it comes from."""
+
+import dataclasses
+import json
+
+import pytest
+
+from softbellman.envs.atari import MACHADO_ATARI
+from softbellman.study.config import (
+    PRESETS,
+    Config,
+    checked,
+    default_preset,
+    fields,
+    preset,
+    replaced,
+    sources,
+)
+from softbellman.study.store import config_from
+
+# The authors' released code on its working path, value by value; what is not theirs says so.
+AUTHORS = {
+    "learner.gamma": 0.99,
+    "learner.learning_rate": 0.00025,
+    "learner.optimizer": "rmsprop",
+    "learner.rmsprop_decay": 0.95,
+    "learner.optimizer_epsilon": 0.01,
+    "learner.huber_delta": 1.0,
+    "learner.loss_reduction": "sum",
+    "learner.reward_clip": 1.0,
+    "learner.batch_size": 32,
+    "learner.update_period_steps": 4,
+    "learner.target_period_updates": 2_500,
+    "learner.replay_capacity": 1_000_000,
+    "learner.replay_start_steps": 50_000,
+    "learner.epsilon_start": 1.0,
+    "learner.epsilon_end": 0.1,
+    "learner.epsilon_decay_steps": 1_000_000,
+    "loop.steps": 50_000_000,
+    "loop.epoch_steps": 250_000,
+    "loop.test_steps": 125_000,
+    "loop.test_episodes": None,
+    "loop.test_epsilon": 0.05,
+    "loop.held_out_states": 3_200,
+    "loop.gradient_batches": 50,
+    "loop.num_envs": 1,
+    "network.kind": "nature_cnn",
+    "protocol.frame_skip": 4,
+    "protocol.frame_pool": 2,
+    "protocol.repeat_action_probability": 0.0,
+    "protocol.noop_max": 30,
+    "protocol.fire_reset": False,
+    "protocol.action_set": "minimal",
+    "protocol.life_loss_terminates": True,
+    "protocol.max_frames_per_game": None,
+    "protocol.stack": 4,
+    "protocol.height": 84,
+    "protocol.width": 84,
+    "protocol.resize": "bilinear",
+}
+OURS = {
+    "loop.block_width": "preset",
+    "network.hidden": "preset",
+    "protocol.name": "preset",
+    "protocol.random_first_actions": "deviation D2",
+    "protocol.budget_cut_terminates": "deviation D4",
+}
+
+
+def test_paper_atari_is_the_authors_code_value_by_value():
+    paper = preset("paper-atari")
+    values, where = dict(fields(paper.config)), sources(paper.config, paper)
+    assert {name: value for name, value in values.items() if where[name] == "authors' code"} == AUTHORS
+    assert {name: source for name, source in where.items() if source != "authors' code"} == OURS
+    assert values["loop.epoch_steps"] * 200 == values["loop.steps"]
+
+
+def test_machado_atari_is_their_protocol_with_the_papers_learner():
+    machado, paper = preset("machado-atari"), preset("paper-atari")
+    assert machado.config.protocol == MACHADO_ATARI
+    assert machado.config.learner == paper.config.learner
+    where = sources(machado.config, machado)
+    for name in ("repeat_action_probability", "noop_max", "action_set", "life_loss_terminates", "max_frames_per_game"):
+        assert where[f"protocol.{name}"] == "Machado et al."
+    assert machado.config.protocol.repeat_action_probability == 0.25
+
+
+def test_quick_atari_is_the_papers_but_for_the_decay_of_exploration_and_the_lengths():
+    quick, paper = dict(fields(preset("quick-atari").config)), dict(fields(preset("paper-atari").config))
+    changed = {name for name in quick if quick[name] != paper[name]}
+    assert changed == {"learner.epsilon_decay_steps", "loop.steps", "loop.epoch_steps", "loop.test_steps"}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_could_run_and_every_value_has_a_short_source(name):
+    chosen = preset(name)
+    assert checked(chosen.config) is chosen.config
+    where = sources(chosen.config, chosen)
+    assert set(where) == set(dict(fields(chosen.config)))
+    assert all(0 < len(source) <= 14 and source != "command line" for source in where.values())
+    assert set(chosen.overrides) <= set(where)
+
+
+def test_a_value_of_ones_own_comes_from_the_command_line():
+    quick = preset("quick-atari")
+    where = sources(replaced(quick.config, "learner.gamma", 0.9), quick)
+    assert where["learner.gamma"] == "command line"
+    assert where["loop.steps"] == "preset"
+    assert where["learner.batch_size"] == "authors' code"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_configuration_survives_its_way_through_json(name):
+    config = preset(name).config
+    assert config_from(json.loads(json.dumps(dataclasses.asdict(config)))) == config
+
+
+def test_l48_an_unknown_field_is_refused_with_the_nearest():
+    record = dataclasses.asdict(Config())
+    record["learner"]["gama"] = 0.9
+    with pytest.raises(ValueError, match=r"unknown field 'learner\.gama'; did you mean learner\.gamma"):
+        config_from(record)
+
+
+def test_a_field_of_the_wrong_kind_is_refused():
+    record = dataclasses.asdict(Config())
+    record["learner"]["gamma"] = "0.9"
+    with pytest.raises(ValueError, match=r"field 'learner\.gamma' is '0\.9', which is no float"):
+        config_from(record)
+
+
+def test_a_hidden_layer_has_units():
+    with pytest.raises(ValueError, match="at least 1 unit"):
+        checked(replaced(preset("classic-control").config, "network.hidden", (64, 0)))
+
+
+def test_an_unknown_preset_lists_the_nearest_and_all():
+    with pytest.raises(ValueError, match=r"did you mean .*paper-atari.*there are paper-atari, quick-atari"):
+        preset("paper_atri")
+
+
+def test_default_presets():
+    assert default_preset("atari/pong") == "paper-atari"
+    assert default_preset("gym/CartPole-v1") == "classic-control"

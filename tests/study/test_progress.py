@@ -1,0 +1,69 @@
+"""Progress on a terminal, elsewhere, and when nobody wants to hear of it."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from softbellman.study import progress as module
+from softbellman.study.progress import reporter
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that tests move by hand."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def told(clock, *, terminal=False, quiet=False, width=80):
+    out = io.StringIO()
+    progress = reporter(
+        10_000, 2, quiet=quiet, console=Console(file=out, force_terminal=terminal, width=width, color_system=None)
+    )
+    for done in range(1, 10_001):
+        clock[0] += 1 / 32  # exact in floating point
+        progress.steps(done)
+        if done % 4_000 == 0:
+            progress.score("softmax(5), seed 1", done // 4_000, 12.345, 3)
+    progress.close()
+    return out.getvalue()
+
+
+def test_l47_elsewhere_it_is_one_plain_line_per_interval(clock):
+    text = told(clock)
+    assert "\r" not in text
+    assert "\x1b" not in text
+    lines = text.splitlines()
+    assert len(lines) == 10 + 2
+    assert lines[0] == "960 of 10,000 agent steps, 64 steps/s, 0:04:42 left, no test yet"
+    assert "softmax(5), seed 1: test phase 1, mean score 12.35 over 3 games" in lines
+    assert lines[-1].endswith("last score 12.35")
+
+
+def test_l47_on_a_terminal_it_is_a_bar_with_pace_time_left_and_score(clock):
+    text = told(clock, terminal=True)
+    assert "\r" in text
+    plain = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", text)
+    last = [line for line in re.split(r"[\r\n]+", plain) if "agent steps" in line][-1]
+    assert re.match(r"10,000 / 10,000 agent steps .* 64/s, 0:00:00 left, score 12\.3", last)
+    assert max(map(len, re.split(r"[\r\n]+", plain))) <= 80
+    assert "softmax(5), seed 1: test phase 2, mean score 12.35 over 3 games" in plain
+
+
+def test_l47_quiet_says_nothing(clock):
+    assert told(clock, quiet=True) == told(clock, quiet=True, terminal=True) == ""
+
+
+def test_a_reader_who_has_gone_does_not_stop_training(clock):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError(32, "Broken pipe")
+
+    progress = reporter(100, 1, quiet=False, console=Console(file=Gone()))
+    clock[0] += 60
+    progress.steps(50)
+    progress.score("max, seed 0", 1, 0.0, 1)
+    progress.close()

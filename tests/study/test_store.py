@@ -1,0 +1,171 @@
+"""What a study leaves on disk can be read, is never half written and never overwritten."""
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from softbellman import operators as ops
+from softbellman.study import store
+from softbellman.study.config import Config
+from softbellman.study.store import (
+    RunPath,
+    RunWriter,
+    Study,
+    find_run,
+    load_params,
+    plain,
+    provenance,
+    read_metrics,
+    save_params,
+    write_atomically,
+)
+
+PARAMS = {"q": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(3, np.float32)}}
+
+
+def created(folder, seeds=(0, 1)):
+    return Study.create(folder, "gym/X-v0", [ops.softmax(5.0)], list(seeds), Config(), {"num_actions": 2}, ["train"])
+
+
+def test_a_study_is_read_as_it_was_made(tmp_path):
+    made = created(tmp_path / "a" / "b")
+    study = Study(tmp_path / "a" / "b")
+    assert study.config == made.config == Config()
+    assert [(run.operator, run.seed) for run in study.runs] == [("softmax(5)", 0), ("softmax(5)", 1)]
+    assert study.runs[1].path == tmp_path / "a" / "b" / "runs" / "gym-X-v0" / "softmax-5" / "seed-1"
+    assert study.record["environment_facts"] == {"num_actions": 2}
+    assert study.record["command"] == ["train"]
+
+
+def test_nothing_is_overwritten(tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    created(folder)  # an empty directory will do
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=r"is there already and nothing is overwritten.*--out"):
+        created(folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match="is there already"):
+        created(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "study.json cannot be read: "),
+        (lambda text: text.replace('"format": 1', '"format": 2'), "has the format 2, and this version reads 1"),
+        (lambda text: text.replace('"seeds"', '"seed"'), "it has no field 'seeds'"),
+        (lambda text: text.replace('"gamma"', '"gamm"'), "unknown field 'learner.gamm'; did you mean learner.gamma"),
+        (lambda text: text.replace('"gamma": 0.99', '"gamma": 1.5'), r"learner\.gamma \(1\.5\)"),
+        (lambda text: "[]", "cannot be read"),
+    ],
+)
+def test_a_damaged_study_is_a_clear_error(tmp_path, damage, message):
+    created(tmp_path)
+    file = tmp_path / "study.json"
+    file.write_text(damage(file.read_text()))
+    with pytest.raises(ValueError, match=message):
+        Study(tmp_path)
+
+
+def test_what_is_no_study_is_a_clear_error(tmp_path):
+    with pytest.raises(ValueError, match="no study that can be read: No such file"):
+        Study(tmp_path)
+    with pytest.raises(ValueError, match="no run and no study"):
+        find_run(tmp_path / "nowhere")
+
+
+def test_a_run_is_found_by_its_directory_or_by_a_study_that_has_no_other(tmp_path):
+    several, single = created(tmp_path / "several"), created(tmp_path / "single", seeds=[7])
+    assert find_run(single.path)[1].seed == 7
+    assert find_run(single.runs[0].path)[1].seed == 7
+    assert find_run(several.runs[1].path)[1].seed == 1
+    with pytest.raises(ValueError, match=r"holds 2 runs; name one of them: .*seed-0, .*seed-1"):
+        find_run(several.path)
+    with pytest.raises(ValueError, match=r"holds 0 runs; name one of them: .*seed-7"):
+        find_run(single.path / "elsewhere")
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    file = tmp_path / "status.json"
+    write_atomically(file, "old")
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(file, "new")
+    assert file.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_rows_are_readable_one_by_one_as_they_come(tmp_path):
+    run = RunPath(tmp_path / "run", "gym/X-v0", "max", 0)
+    writer = RunWriter(run, ("epoch", "score", "loss"))
+    assert json.loads((run.path / "status.json").read_text()) == {"state": "running"}
+    assert read_metrics(run.path / "metrics.csv")["epoch"].shape == (0,)
+    for epoch, (score, loss) in enumerate(((1.5, None), (2.0, 0.25)), start=1):
+        writer.row((epoch, score, loss))
+        frame = pd.read_csv(run.path / "metrics.csv")
+        assert list(frame["epoch"]) == list(range(1, epoch + 1))
+    writer.close()
+    assert pd.isna(frame["loss"][0])
+    columns = read_metrics(run.path / "metrics.csv")
+    np.testing.assert_array_equal(columns["loss"], [np.nan, 0.25])
+    np.testing.assert_array_equal(columns["score"], [1.5, 2.0])
+
+
+def test_the_best_parameters_are_those_of_the_highest_score_and_the_final_ones_the_last(tmp_path):
+    writer = RunWriter(RunPath(tmp_path / "run", "gym/X-v0", "max", 0), ("epoch",))
+    for step, score in ((100, 1.0), (200, 3.0), (300, 3.0), (400, 2.0)):
+        writer.params({"q": {"w": np.full(2, step)}}, step, score)
+    writer.close()
+    for which, step in (("best", 200), ("final", 400)):
+        params, facts = load_params(tmp_path / "run" / f"{which}.safetensors")
+        assert params["q"]["w"].tolist() == [step, step]
+        assert facts["agent_steps"] == str(step)
+
+
+def test_parameters_come_back_bit_for_bit(tmp_path):
+    save_params(tmp_path / "p.safetensors", PARAMS, 12, 0.1)
+    params, facts = load_params(tmp_path / "p.safetensors")
+    assert facts == {"agent_steps": "12", "test_return": "0.1"}
+    for name, array in PARAMS["q"].items():
+        assert params["q"][name].dtype == array.dtype
+        np.testing.assert_array_equal(params["q"][name], array)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-5], lambda data: b"", lambda data: b"\xff" * len(data)])
+def test_damaged_parameters_are_a_clear_error(tmp_path, damage):
+    file = tmp_path / "p.safetensors"
+    save_params(file, PARAMS, 12, 0.1)
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(ValueError, match=r"p\.safetensors is damaged"):
+        load_params(file)
+    file.unlink()
+    with pytest.raises(ValueError, match="has not finished its first test phase"):
+        load_params(file)
+
+
+def test_names_as_paths_are_those_of_the_operators():
+    for spec in ("max", "softmax(0.5)", "double(mellowmax(5))"):
+        op = ops.parse(spec)
+        assert plain(str(op)) == ops.plain_name(op)
+    assert plain("gym/ale_py:ALE/Breakout-v5") == "gym-ale_py-ALE-Breakout-v5"
+
+
+def test_provenance_says_what_a_result_depends_on(monkeypatch):
+    monkeypatch.setenv("NPROC", "2")
+    facts = provenance()
+    assert facts["threads"] == "2"
+    assert {"softbellman", "jax", "numpy"} <= set(facts["versions"])
+    assert facts["cores"] >= 1
+    assert facts["python"].count(".") == 2
+    monkeypatch.setenv("PATH", "")  # without git, the rest is still known
+    assert store.provenance()["revision"] is None

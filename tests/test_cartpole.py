@@ -1,0 +1,35 @@
+"""The whole learns: CartPole with three operators, three seeds each. Under three minutes for each operator.
+
+    make test-slow PYTEST_ARGS="tests/test_cartpole.py"
+
+prints the scores of the network that a run's test phases found best and of its final one.
+"""
+
+import pytest
+
+from softbellman import operators as ops
+from softbellman.study import groups, play
+from softbellman.study.config import preset
+from softbellman.study.plan import plan
+from softbellman.study.store import Study, read_metrics
+
+SEEDS = [0, 1, 2]
+SOLVED = 475.0  # of 500, the threshold that CartPole-v1 is registered with
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", ["max", "softmax(5)", "double(mellowmax(5))"])
+def test_cartpole_is_learned(spec, tmp_path, capsys):
+    planned = plan("gym/CartPole-v1", ops.parse(spec), SEEDS, preset("classic-control").config)
+    study = Study.create(tmp_path, planned.environment, [planned.operator], SEEDS, planned.config, planned.facts, [])
+    groups.train(study)
+    best, final = (
+        [play.evaluate(study, run, which=which, epsilon=0.0, episodes=20).mean for run in study.runs]
+        for which in ("best", "final")
+    )
+    seconds = read_metrics(study.runs[0].path / "metrics.csv")["seconds"][-1]
+    with capsys.disabled():
+        print(f"\n{spec}, {seconds:.0f} s for {len(SEEDS)} runs; mean score of 20 new games, epsilon 0")
+        for seed, best_score, final_score in zip(SEEDS, best, final, strict=True):
+            print(f"  seed {seed}: best network {best_score:6.2f}, final network {final_score:6.2f}")
+    assert min(best) >= SOLVED
