@@ -119,9 +119,18 @@ def test_a_run_that_fails_or_is_stopped_ends_with_code_1(softbellman, tmp_path, 
     assert (code, errors) == (1, "softbellman: stopped; what was done is in b\n")
 
 
-def test_a_film_needs_what_renders_the_environment(trained, softbellman):
-    if "pygame" in sys.modules or not subprocess.call([sys.executable, "-c", "import pygame"], stderr=-3, stdout=-3):
-        pytest.skip("pygame is installed, so CartPole can be filmed")
+def test_a_film_is_made_without_a_display(trained, softbellman, tmp_path):
+    pytest.importorskip("pygame")
+    study, _ = trained
+    code, out, errors = softbellman("watch", study, "--max-steps", "20", "--out", "film.mp4")
+    assert (code, errors) == (0, "")
+    assert "played gym/CartPole-v1, softmax(5), best network, epsilon 0.05" in " ".join(out.split())
+    assert re.search(r"video +film\.mp4 \(\d+ pictures: the first, and one for each agent step\)", out)
+    assert (tmp_path / "film.mp4").stat().st_size > 1_000
+
+
+def test_a_film_needs_what_draws_the_environment(trained, softbellman, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)  # as if it were not installed
     study, _ = trained
     code, out, errors = softbellman("watch", study)
     assert (code, out) == (2, "")

@@ -1,7 +1,6 @@
 """Saved networks at play: what is measured and what is filmed is what they do."""
 
-import builtins
-import importlib.util
+import sys
 import warnings
 
 import numpy as np
@@ -159,23 +158,25 @@ def test_l46_without_an_encoder_the_film_is_a_gif(walk, tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["walk.gif"]
 
 
+def test_l46_cartpole_is_filmed_without_a_display(cartpole, tmp_path, monkeypatch):
+    pytest.importorskip("pygame")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    study, _ = cartpole
+    path, phase, count = play.watch(study, study.runs[0], tmp_path / "cartpole.mp4", max_steps=20)
+    film = pictures_of(path)
+    assert phase.steps + 1 == count == len(film)
+    assert film[0].shape == (400, 600, 3)
+    assert (film[0] != film[-1]).any()
+
+
 def test_what_cannot_be_filmed_is_refused_before_anything_is_made(cartpole, walk, tmp_path, monkeypatch):
     study, _ = walk
     with pytest.raises(ValueError, match=r"ends in \.mp4 or \.gif, and .*film\.avi does not"):
         play.watch(study, study.runs[0], tmp_path / "a" / "film.avi")
-    if importlib.util.find_spec("pygame") is None:
-        with pytest.raises(
-            ValueError, match=r"CartPole-v1 cannot be filmed: pygame is not installed, run `pip install"
-        ):
-            play.watch(cartpole[0], cartpole[0].runs[0], tmp_path / "a" / "film.mp4")
-    honest = builtins.__import__
-
-    def without_imageio(name, *args, **kwargs):
-        if name.startswith("imageio"):
-            raise ModuleNotFoundError(name)
-        return honest(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_imageio)
+    monkeypatch.setitem(sys.modules, "pygame", None)  # as if it were not installed
+    with pytest.raises(ValueError, match=r"CartPole-v1 cannot be filmed: pygame is not installed, run `pip install"):
+        play.watch(cartpole[0], cartpole[0].runs[0], tmp_path / "a" / "film.mp4")
+    monkeypatch.setitem(sys.modules, "imageio.v2", None)
     with pytest.raises(MissingExtra, match=r'imageio is not installed; run: pip install "softbellman\[atari\]"'):
         play.watch(study, study.runs[0], tmp_path / "a" / "film.mp4")
     assert not any(tmp_path.iterdir())

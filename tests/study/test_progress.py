@@ -38,7 +38,7 @@ def test_l47_elsewhere_it_is_one_plain_line_per_interval(clock):
     assert "\x1b" not in text
     lines = text.splitlines()
     assert len(lines) == 10 + 2
-    assert lines[0] == "960 of 10,000 agent steps, 64 steps/s, 0:04:42 left, no test yet"
+    assert lines[0] == "961 of 10,000 agent steps, 64 steps/s, 0:04:42 left, no test yet"
     assert "softmax(5), seed 1: test phase 1, mean score 12.35 over 3 games" in lines
     assert lines[-1].endswith("last score 12.35")
 

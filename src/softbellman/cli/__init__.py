@@ -1,7 +1,7 @@
 """The command line: parses, calls, prints. Exit code 0: all is well; 1: a run failed; 2: bad input."""
 
-import io
 import importlib.metadata
+import io
 import os
 import sys
 import tempfile

@@ -111,7 +111,7 @@ def _read(name: str, command: type, words: list[str], **default: Any) -> Any:
 
 
 def _first_part(report: str) -> str:
-    """Takes what follows the title out of a report's frame, which is of dashes where the terminal has nothing better."""
+    """Takes what follows the title out of a report's frame, which is of dashes where a terminal has no lines."""
     lines = [re.sub(r"\x1b\[[\d;]*m", "", line).strip("│| ") for line in report.splitlines()[1:]]
     parts = itertools.groupby(lines, lambda line: bool(re.match(r"[╭╰+]?[─-]{4}|[╭+][─-] ", line)))
     said = next((" ".join(part) for is_frame, part in parts if not is_frame), "bad options")

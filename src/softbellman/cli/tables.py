@@ -17,7 +17,7 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Prints a table; cells that are numbers stand to the right."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for number, header in enumerate(headers):
-        numeric = all(row[number][:1].strip("+-.").isdigit() or row[number] in ("", "-") for row in rows)
+        numeric = all(row[number].lstrip("+-.")[:1].isdigit() or row[number] in ("", "-") for row in rows)
         table.add_column(header, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))

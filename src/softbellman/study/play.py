@@ -17,6 +17,11 @@ from softbellman.training.evaluation import Policy, TestPhase, play
 from softbellman.training.host_loop import greedy_policy
 
 Which = Literal["best", "final"]
+_HEADLESS = {
+    "SDL_VIDEODRIVER": "dummy",  # pictures go into the film, not onto a display
+    "PYGAME_HIDE_SUPPORT_PROMPT": "1",
+    "IMAGEIO_FFMPEG_NO_PREVENT_SIGINT": "1",  # else the encoder is forked with a handler that JAX's threads forbid
+}
 SMALL_PICTURE = 400  # the longer side, in pixels, from which on a picture is filmed as it is
 
 
@@ -91,6 +96,8 @@ def watch(
         ValueError: if there are no parameters or the environment can't be filmed.
         MissingExtra: if imageio is not installed.
     """
+    for name, value in _HEADLESS.items():
+        os.environ.setdefault(name, value)
     config = study.config
     with Film(path, _pictures_per_second(run.environment, config)) as film:
         env = _test_env(run.environment, config, seed, record=True)
@@ -203,8 +210,6 @@ def _pictures_per_second(environment: str, config: Config) -> float:
 
 
 def _has_encoder() -> bool:
-    # The encoder, a process of its own, would be forked with a handler of signals, which JAX's threads forbid.
-    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
     try:
         import imageio_ffmpeg
 

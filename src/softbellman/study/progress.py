@@ -48,16 +48,20 @@ class _Silent:
 class _Pace:
     """Agent steps per second, over all runs, and the time that is left at that pace.
 
-    The pace is of the last interval, since random steps before replay starts are faster than those that learn.
+    The pace is of the last interval, since random steps before replay starts are faster than those that learn; the
+    clock starts after the first step, which waits for compilation.
     """
 
     def __init__(self, total_steps: int, num_runs: int) -> None:
         self.total, self.runs = total_steps, num_runs
-        self._since, self._steps, self.per_second = time.monotonic(), 0, 0.0
+        self._since: float | None = None
+        self._steps, self.per_second = 0, 0.0
 
     def measured(self, done: int, interval: float) -> bool:
         """Measures anew if `interval` seconds have passed, and says whether they had."""
         now = time.monotonic()
+        if self._since is None:
+            self._since, self._steps = now, done
         if now - self._since < interval:
             return False
         self.per_second = (done - self._steps) * self.runs / (now - self._since)
