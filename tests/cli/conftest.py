@@ -8,7 +8,7 @@ import pytest
 from softbellman import cli
 
 TINY = [
-    *("--steps", "300", "--loop.epoch-steps", "150", "--loop.test-steps", "200", "--loop.held-out-states", "16"),
+    *("--steps", "300", "--loop.epoch-steps", "150", "--loop.test-steps", "200", "--loop.held-out-states", "320"),
     *("--loop.gradient-batches", "2", "--learner.replay-start-steps", "100", "--learner.target-period-updates", "20"),
 ]
 MAIN = "from softbellman.cli import main; main()"

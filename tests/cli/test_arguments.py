@@ -100,6 +100,10 @@ def test_the_list_of_commands(softbellman):
     assert softbellman() == (2, out, "")
 
 
+def test_the_version(softbellman):
+    assert re.fullmatch(r"softbellman \d+\.\d+.*\n", softbellman("--version")[1])
+
+
 def test_help_takes_less_than_a_second_of_the_processor():
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-c", MAIN, "--help"], check=True, capture_output=True)

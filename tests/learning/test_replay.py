@@ -61,13 +61,15 @@ class Recorder:
             next_obs.append(then)
             actions.append(action)
             rewards.append(reward)
+        terminated = np.array([event in (LIFE_LOST, TERMINATED, BOTH) for event in events])
         step = Step(
             obs=self._array(obs),
             next_obs=self._array(next_obs),
             reward=np.array(rewards, np.float32),
-            terminated=np.array([event in (LIFE_LOST, TERMINATED, BOTH) for event in events]),
+            terminated=terminated,
             truncated=np.array([event in (TRUNCATED, BOTH) for event in events]),
             game_ended=np.array([event not in (GOES_ON, LIFE_LOST) for event in events]),
+            training_end=terminated,
         )
         self.replay.add(np.array(actions), step)
 
@@ -111,6 +113,7 @@ def flags(*, terminated=False, truncated=False, game_ended=False, num_envs=1):
         "terminated": np.full(num_envs, terminated),
         "truncated": np.full(num_envs, truncated),
         "game_ended": np.full(num_envs, game_ended),
+        "training_end": np.full(num_envs, terminated),
     }
 
 

@@ -1,21 +1,22 @@
-"""Small studies, trained once for all tests here."""
+"""Small studies, made once for all tests here."""
 
 import sys
 import textwrap
 
+import jax
 import pytest
 
 from softbellman import operators as ops
 from softbellman.study import config as configs
 from softbellman.study import groups
-from softbellman.study.plan import plan
-from softbellman.study.store import Study
+from softbellman.study.plan import make_network, plan
+from softbellman.study.store import Study, save_params
 
 TINY = {
     "loop.steps": 400,
     "loop.epoch_steps": 200,
     "loop.test_steps": 300,
-    "loop.held_out_states": 16,
+    "loop.held_out_states": 320,  # as many as the common ones, so that one compilation serves both
     "loop.gradient_batches": 2,
     "learner.replay_start_steps": 100,
     "learner.target_period_updates": 20,
@@ -50,13 +51,21 @@ WALK = """
 """
 
 
-def _trained(folder, environment, preset, operator, seeds, values):
+def _planned(environment, preset, operator, seeds, values):
     config = configs.preset(preset).config
     for name, value in values.items():
         config = configs.replaced(config, name, value)
-    planned = plan(environment, ops.parse(operator), seeds, config)
-    study = Study.create(folder, environment, [planned.operator], seeds, planned.config, planned.facts, ["train"])
-    rows = []
+    return plan(environment, ops.parse(operator), seeds, config)
+
+
+def _created(folder, planned):
+    return Study.create(
+        folder, planned.environment, [planned.operator], planned.seeds, planned.config, planned.facts, ["train"]
+    )
+
+
+def _trained(folder, *of):
+    study, rows = _created(folder, _planned(*of)), []
     groups.train(study, on_row=lambda index, row, phase: rows.append((index, row, phase)))
     return study, rows
 
@@ -81,9 +90,14 @@ def breakout(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def walk(tmp_path_factory):
-    """A study of an environment that renders without a display or another package, `gym/walk:Walk-v0`."""
+    """A study, untrained, of an environment that renders without another package, `gym/walk:Walk-v0`."""
     folder = tmp_path_factory.mktemp("modules")
     (folder / "walk.py").write_text(textwrap.dedent(WALK))
     sys.path.insert(0, str(folder))
-    yield _trained(tmp_path_factory.mktemp("studies") / "walk", "gym/walk:Walk-v0", "classic-control", "max", [0], TINY)
+    planned = _planned("gym/walk:Walk-v0", "classic-control", "max", [0], TINY)
+    study = _created(tmp_path_factory.mktemp("studies") / "walk", planned)
+    study.runs[0].path.mkdir(parents=True)
+    params = make_network(study.config.network, (1,), 2).init(jax.random.key(0))
+    save_params(study.runs[0].path / "best.safetensors", params, 0, 0.0)
+    yield study
     sys.path.remove(str(folder))

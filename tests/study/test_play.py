@@ -100,8 +100,7 @@ def test_parameters_of_another_network_are_refused(cartpole, tmp_path):
 
 @pytest.mark.parametrize("ending", [".mp4", ".gif"])
 def test_l46_a_film_has_a_picture_for_each_agent_step_and_one_more(walk, tmp_path, ending):
-    study, _ = walk
-    path, phase, count = play.watch(study, study.runs[0], tmp_path / "films" / f"walk{ending}", episodes=1)
+    path, phase, count = play.watch(walk, walk.runs[0], tmp_path / "films" / f"walk{ending}", episodes=1)
     film = pictures_of(path)
     assert (phase.steps, count, len(film)) == (12, 13, 13)
     assert film[0].shape == (40 * 7, 60 * 7, 3)  # a small picture is enlarged
@@ -112,8 +111,7 @@ def test_l46_a_film_has_a_picture_for_each_agent_step_and_one_more(walk, tmp_pat
 
 
 def test_l46_a_film_of_several_games_ends_with_its_budget(walk, tmp_path):
-    study, _ = walk
-    path, phase, count = play.watch(study, study.runs[0], tmp_path / "walk.mp4", episodes=5, max_steps=30)
+    path, phase, count = play.watch(walk, walk.runs[0], tmp_path / "walk.mp4", episodes=5, max_steps=30)
     assert (phase.steps, len(phase.scores), count) == (30, 2, 31)
     assert len(pictures_of(path)) == 31
 
@@ -151,8 +149,7 @@ def test_l46_the_last_picture_of_a_game_is_its_own_and_not_the_next_ones(breakou
 
 def test_l46_without_an_encoder_the_film_is_a_gif(walk, tmp_path, monkeypatch):
     monkeypatch.setattr(play, "_has_encoder", lambda: False)
-    study, _ = walk
-    path, _, count = play.watch(study, study.runs[0], tmp_path / "walk.mp4")
+    path, _, count = play.watch(walk, walk.runs[0], tmp_path / "walk.mp4")
     assert path == tmp_path / "walk.gif"
     assert len(pictures_of(path)) == count
     assert [file.name for file in tmp_path.iterdir()] == ["walk.gif"]
@@ -170,13 +167,12 @@ def test_l46_cartpole_is_filmed_without_a_display(cartpole, tmp_path, monkeypatc
 
 
 def test_what_cannot_be_filmed_is_refused_before_anything_is_made(cartpole, walk, tmp_path, monkeypatch):
-    study, _ = walk
     with pytest.raises(ValueError, match=r"ends in \.mp4 or \.gif, and .*film\.avi does not"):
-        play.watch(study, study.runs[0], tmp_path / "a" / "film.avi")
+        play.watch(walk, walk.runs[0], tmp_path / "a" / "film.avi")
     monkeypatch.setitem(sys.modules, "pygame", None)  # as if it were not installed
     with pytest.raises(ValueError, match=r"CartPole-v1 cannot be filmed: pygame is not installed, run `pip install"):
         play.watch(cartpole[0], cartpole[0].runs[0], tmp_path / "a" / "film.mp4")
     monkeypatch.setitem(sys.modules, "imageio.v2", None)
     with pytest.raises(MissingExtra, match=r'imageio is not installed; run: pip install "softbellman\[atari\]"'):
-        play.watch(study, study.runs[0], tmp_path / "a" / "film.mp4")
+        play.watch(walk, walk.runs[0], tmp_path / "a" / "film.mp4")
     assert not any(tmp_path.iterdir())
