@@ -50,6 +50,7 @@ BAD_INPUT = [
     ("train gym/CartPole-v1 --learner.optimizer sgd", "invalid choice 'sgd' for argument '--learner.optimizer'"),
     ("train gym/CartPole-v1 more", "Unrecognized options: more"),
     ("train gym/CartPole-v1 --steps 5000 --frames 5000", "give --steps (5000) or --frames (5000), not both"),
+    ("train gym/CartPole-v1 --steps 5000 --loop.steps 6000", "give --loop.steps or one of --steps and --frames"),
     ("train atari/breakout --frames 400002", "frames (400002) must be a multiple of the 4 frames"),
     ("train gym/CartPole-v1 --seed -1", "seeds must be different integers in 0 .. 4294967295, got -1"),
     ("train gym/CartPole-v1 --seeds 1 2 1", "seeds must be different integers in 0 .. 4294967295, got 1, 2, 1"),
@@ -90,6 +91,21 @@ def test_bad_input_is_one_line_and_exit_code_2_before_any_work(softbellman, tmp_
     assert message in complaint
     assert [path for path in sorted(tmp_path.rglob("*.*")) if "__pycache__" not in str(path)] == before
     assert (tmp_path / "full" / "mine").read_text() == "precious"
+
+
+def test_l31_without_an_emulator_one_line_names_the_extra(softbellman, monkeypatch):
+    atari = pytest.importorskip("softbellman.envs.atari")
+    atari._ale_py.cache_clear()
+    for module in [name for name in sys.modules if name.split(".")[0] == "ale_py"]:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, "ale_py", None)  # as if it were not installed
+    for environment in ("atari/breakout", "ALE/Breakout-v5"):
+        code, out, errors = softbellman("train", environment, "--dry-run")
+        assert (code, out) == (2, "")
+        assert errors == 'softbellman: ale-py is not installed; run: pip install "softbellman[atari]"\n'
+    assert softbellman("train", "gym/CartPole-v1", "--dry-run")[0] == 0
+    monkeypatch.undo()
+    atari._ale_py.cache_clear()
 
 
 def test_the_list_of_commands(softbellman):

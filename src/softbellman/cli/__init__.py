@@ -71,6 +71,9 @@ def _train(command: Train) -> int:
 
     if command.seed is not None and command.seeds is not None:
         raise ValueError("give --seed or --seeds, not both")
+    preset = configs.preset(str(command.preset))
+    if command.loop.steps != preset.config.loop.steps and (command.steps or command.frames) is not None:
+        raise ValueError("give --loop.steps or one of --steps and --frames, not both")
     seeds = list(command.seeds) if command.seeds is not None else [command.seed or 0]
     operator = ops.parse(command.operator)
     config = configs.Config(
@@ -81,7 +84,6 @@ def _train(command: Train) -> int:
     require_new(out)
     plan = make_plan(command.environment, operator, seeds, config, steps=command.steps, frames=command.frames)
     if command.dry_run:
-        preset = configs.preset(str(command.preset))
         where = configs.sources(plan.config, preset)
         print_lines([("preset", f"{preset.name}: {preset.summary}")])
         print_table(("field", "value", "from"), [(name, number(value), where[name]) for name, value in plan.settings()])

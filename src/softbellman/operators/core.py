@@ -9,7 +9,6 @@ import math
 import numbers
 from typing import ClassVar
 
-import array_api_compat as compat
 import numpy as np
 
 from softbellman.operators.laws import Laws
@@ -19,6 +18,7 @@ from softbellman.operators.row import (
     Number,
     Row,
     centre,
+    compat,
     differentiate,
     legal_actions,
     real,

@@ -6,6 +6,7 @@ is exactly 0, also by automatic differentiation.
 """
 
 import functools
+import importlib
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -161,11 +162,10 @@ def differentiate(op: Callable[..., Array], q: Array, selector: Array | None, wh
     q = real(q)
     legal_actions(q, where)  # an error if there is none, before JAX traces
     if compat.is_torch_array(q):
-        import torch
-
+        torch: Any = importlib.import_module("torch")
         with torch.enable_grad():
             point = q.detach().requires_grad_()
-            return torch.autograd.grad(op(point, selector, where).sum(), point)[0]  # pyright: ignore
+            return torch.autograd.grad(op(point, selector, where).sum(), point)[0]
     if compat.is_jax_array(q):
         return _slope()(q, op, selector, where)
     try:

@@ -13,7 +13,7 @@ from softbellman.study.config import PRESETS, Config, NetworkSettings, checked, 
 from softbellman.training.streams import LARGEST_SEED
 
 _PIXELS = (4, 84, 84)
-TOO_FEW_STEPS = 200_000  # no DQN is known to have learned an Atari game in fewer agent steps
+TOO_FEW_STEPS = 200_000  # in fewer agent steps this agent learns no Atari game
 
 
 class Plan(NamedTuple):
