@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST_ARGS ?=
-DEMO_OUT ?= runs/demo
+DEMO_OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

@@ -1,5 +1,6 @@
 """A command line in an empty directory, and a run that was made on it."""
 
+import os
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ TINY = [
     *("--steps", "300", "--loop.epoch-steps", "150", "--loop.test-steps", "200", "--loop.held-out-states", "320"),
     *("--loop.gradient-batches", "2", "--learner.replay-start-steps", "100", "--learner.target-period-updates", "20"),
 ]
+TRAIN = ["train", "gym/CartPole-v1", "--operator", "softmax:5", "--seed", "3", *TINY]
 MAIN = "from softbellman.cli import main; main()"
 
 
@@ -35,9 +37,13 @@ def softbellman(tmp_path, monkeypatch, capsys):
 def trained(tmp_path_factory):
     """A run of CartPole, made on the command line, and what was printed."""
     folder = tmp_path_factory.mktemp("trained")
-    words = ["train", "gym/CartPole-v1", "--operator", "softmax:5", "--seed", "3", *TINY, "--out", "study"]
     process = subprocess.run(
-        [sys.executable, "-c", MAIN, *words], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-c", MAIN, *TRAIN, "--out", "study"],
+        cwd=folder,
+        env=os.environ | {"PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert process.returncode == 0, process.stderr
+    assert (process.returncode, process.stderr) == (0, "")
     return folder / "study", process.stdout

@@ -159,7 +159,7 @@ def _evaluate(command: Evaluate) -> int:
     trained = play.evaluate(study, run, which=command.network, epsilon=command.epsilon, **options)
     random = play.evaluate_random(run.environment, study.config, **options)
     rows, notes = [], []
-    for policy, phase in ((f"{run.operator}, {command.network}", trained), ("random", random)):
+    for policy, phase in ((run.operator, trained), ("random", random)):
         interval = mean_interval(phase.scores)
         rows.append(
             (
@@ -180,8 +180,10 @@ def _evaluate(command: Evaluate) -> int:
             notes.append(f"{policy}: {len(phase.scores)} identical episodes; nothing is known of other starts")
         if interval is None:
             notes.append(f"{policy}: one score shows no spread, so there is no interval")
-    tested = f"{run.environment}, epsilon {command.epsilon:g}, games from seed {command.seed}"
-    print_lines([("tested on", tested)])
+    tested = (
+        f"{command.network} network of seed {run.seed}, epsilon {command.epsilon:g}, games from seed {command.seed}"
+    )
+    print_lines([("tested", f"{run.environment}: {tested}")])
     print_table(("policy", "games", "mean", "95% interval", "median", "best", "agent steps"), rows)
     print_lines([("note", note) for note in notes])
     if command.out is not None:

@@ -57,7 +57,7 @@ def _layer(key: jax.Array, shape: Sequence[int], init: Init) -> dict[str, jax.Ar
     if init.bias is None:
         biases = jax.random.uniform(key_biases, (outputs,), minval=-bound, maxval=bound)
     else:
-        biases = jnp.full((outputs,), init.bias)
+        biases = jnp.full((outputs,), init.bias, jnp.float32)
     return {"w": weights, "b": biases}
 
 

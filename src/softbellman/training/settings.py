@@ -101,9 +101,9 @@ def check(learner: LearnerSettings, loop: LoopSettings) -> None:
         f"{loop.steps - learner.replay_start_steps} agent steps after replay starts; lower it or raise --steps.",
     )
     _require(
-        learner.target_period_updates <= updates,
+        learner.target_period_updates < updates,
         f"learner.target_period_updates ({learner.target_period_updates:,}) can't fire: the run makes {updates:,} "
-        f"updates; set it to {updates:,} or less, or raise --steps.",
+        f"updates, and the copy before the first changes nothing; set it below {updates:,}, or raise --steps.",
     )
     period, copies = learner.update_period_steps, loop.num_envs
     _require(
