@@ -270,10 +270,11 @@ _HANDLERS: dict[str, Callable[[Any], int]] = {
 
 def _set_threads(threads: int | None) -> None:
     """Sets the size of XLA's thread pool, which results depend on in their last bits, before JAX loads."""
+    from softbellman.study.store import available_cores
+
     if threads is not None and threads < 1:
         raise ValueError(f"threads ({threads}) must be at least 1")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    os.environ["NPROC"] = str(threads or os.environ.get("NPROC") or cores or 1)
+    os.environ["NPROC"] = str(threads or os.environ.get("NPROC") or available_cores())
 
 
 def _complain(message: str, code: int) -> int:

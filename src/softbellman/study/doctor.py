@@ -1,9 +1,10 @@
 """Says what works on this machine: packages, environments, memory, video."""
 
 import importlib.metadata
-import os
 import platform
 from typing import Literal, NamedTuple
+
+from softbellman.study.store import available_cores
 
 EXTRAS = {
     "train": ("jax", "optax", "safetensors", "gymnasium", "matplotlib"),
@@ -27,7 +28,7 @@ class Check(NamedTuple):
 
 def examine() -> list[Check]:
     """Looks at everything that a run needs."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = available_cores()
     checks = [
         Check("Python", "ok", platform.python_version()),
         Check("processor", "ok", f"{cores} cores; --threads sets how many a run uses"),

@@ -141,15 +141,15 @@ def plan(
         env.close()
 
 
-def make_env(environment: str, config: Config, seed: int, training: bool) -> envs.HostEnv:
-    """Makes a run's environment, for training or for one test phase (a single copy).
+def make_env(environment: str, config: Config, seed: int, training: bool, record: bool = False) -> envs.HostEnv:
+    """Makes a run's environment, for training or for one test phase (a single copy), or for a film with `record`.
 
     Raises:
         ValueError: as `envs.make`, and for a protocol of Atari games where there is none to play.
     """
     num_envs = config.loop.num_envs if training else 1
     protocol = config.protocol if environment.startswith("atari/") else None
-    env = envs.make(environment, seed=seed, num_envs=num_envs, training=training, protocol=protocol)
+    env = envs.make(environment, seed=seed, num_envs=num_envs, training=training, protocol=protocol, record=record)
     if protocol is None and config.protocol != PAPER_ATARI:
         raise ValueError(f"{environment} takes no protocol; the fields of protocol are for atari/<game> only")
     return env

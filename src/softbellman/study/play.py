@@ -11,7 +11,7 @@ from softbellman import envs
 from softbellman.envs.step import HostEnv
 from softbellman.learning.networks import Network
 from softbellman.study.config import Config
-from softbellman.study.plan import make_network
+from softbellman.study.plan import make_env, make_network
 from softbellman.study.store import RunPath, Study, load_params
 from softbellman.training.evaluation import Policy, TestPhase, play
 from softbellman.training.host_loop import greedy_policy
@@ -50,14 +50,14 @@ def evaluate(
         ValueError: if there are no parameters, or an argument is out of range.
     """
     config = study.config
-    env = _test_env(run.environment, config, seed, record=False)
+    env = make_env(run.environment, config, seed, training=False)
     policy = _saved_policy(run, config, env, which, seed, epsilon)
     return _play(policy, env, config, episodes, max_steps)
 
 
 def evaluate_random(environment: str, config: Config, *, episodes: int, max_steps: int | None, seed: int) -> TestPhase:
     """Tests the uniformly random policy by the same test phase; it has no values, and so no overestimation."""
-    env = _test_env(environment, config, seed, record=False)
+    env = make_env(environment, config, seed, training=False)
     rng = np.random.default_rng(seed)
 
     def policy(obs: np.ndarray, moment: int, age: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -100,7 +100,7 @@ def watch(
         os.environ.setdefault(name, value)
     config = study.config
     with Film(path, _pictures_per_second(run.environment, config)) as film:
-        env = _test_env(run.environment, config, seed, record=True)
+        env = make_env(run.environment, config, seed, training=False, record=True)
         policy = _saved_policy(run, config, env, which, seed, epsilon)
         phase = _play(policy, env, config, episodes, max_steps, lambda: film.add(env.screen()))
     return film.path, phase, film.pictures
@@ -177,11 +177,6 @@ def _play(
         )
     finally:
         env.close()
-
-
-def _test_env(environment: str, config: Config, seed: int, *, record: bool) -> HostEnv:
-    protocol = config.protocol if environment.startswith("atari/") else None
-    return envs.make(environment, seed=seed, training=False, protocol=protocol, record=record)
 
 
 def _saved_policy(run: RunPath, config: Config, env: HostEnv, which: Which, seed: int, epsilon: float) -> Policy:

@@ -292,9 +292,14 @@ def provenance() -> dict[str, Any]:
         "revision": _revision(),
         "machine": platform.machine(),
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": available_cores(),
         "threads": os.environ.get("NPROC"),
     }
+
+
+def available_cores() -> int:
+    """Returns how many processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _revision() -> str | None:
