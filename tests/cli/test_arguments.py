@@ -112,7 +112,7 @@ def test_the_list_of_commands(softbellman):
     code, out, errors = softbellman("--help")
     assert (code, errors) == (0, "")
     for name, command in COMMANDS.items():
-        assert f"  {name:10} {(command.__doc__ or '').splitlines()[0]}" in out
+        assert f"  {name:20} {(command.__doc__ or '').splitlines()[0]}" in out
     assert softbellman() == (2, out, "")
 
 

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -11,7 +13,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from .conftest import TINY, TRAIN
+from softbellman import cli
+
+from .conftest import MAIN, TINY, TRAIN
 
 
 def test_training_ends_with_a_table_a_picture_and_the_way_to_a_film(trained):
@@ -37,7 +41,9 @@ def test_a_study_that_is_there_is_not_touched(trained, softbellman):
     before = {path: path.read_bytes() for path in study.rglob("*") if path.is_file()}
     code, _, errors = softbellman("train", "gym/CartPole-v1", *TINY, "--out", study)
     assert code == 2
-    assert "nothing is overwritten; name another directory with --out" in errors
+    assert "holds another study already" in errors and "name another directory with --out" in errors
+    for other in ("operators ['softmax(5)'] there, ['max'] asked for", "seeds [3] there, [0] asked for"):
+        assert other in errors
     assert {path: path.read_bytes() for path in study.rglob("*") if path.is_file()} == before
 
 
@@ -102,7 +108,7 @@ CRASH = """
 """
 
 
-def test_a_run_that_fails_or_is_stopped_ends_with_code_1(softbellman, tmp_path, monkeypatch):
+def test_a_run_that_fails_ends_with_code_1_and_one_that_is_stopped_with_code_130(softbellman, tmp_path, monkeypatch):
     (tmp_path / "failing.py").write_text(textwrap.dedent(CRASH))
     monkeypatch.syspath_prepend(tmp_path)
     code, _, errors = softbellman("train", "gym/failing:Failing-v0", *TINY, "--out", "a")
@@ -111,7 +117,66 @@ def test_a_run_that_fails_or_is_stopped_ends_with_code_1(softbellman, tmp_path, 
     assert line.startswith("softbellman: the run failed: RuntimeError: the simulator is gone (all of it: a/runs/")
     assert "Traceback" in Path(line.partition("all of it: ")[2].rstrip(")")).read_text()
     code, _, errors = softbellman("train", "gym/failing:Stopped-v0", *TINY, "--out", "b")
-    assert (code, errors) == (1, "softbellman: stopped; what was done is in b\n")
+    assert (code, errors) == (130, "softbellman: stopped\n")
+
+
+def test_a_stopped_study_goes_on_by_resume_or_by_the_same_command(softbellman, trained):
+    """The first Ctrl-C comes at the first row; then it goes on, and is stopped again; then it ends."""
+    from softbellman.training.host_loop import HostLoop
+
+    test, left = HostLoop.test, [2]
+
+    def interrupted(self, on_step):
+        if left[0]:
+            left[0] -= 1
+            os.kill(os.getpid(), signal.SIGINT)
+        return test(self, on_step)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(HostLoop, "test", interrupted)
+        code, _, errors = softbellman(*TRAIN, "--out", "study")
+        assert code == 130 and errors.splitlines()[-1] == "softbellman: stopped; to go on: softbellman resume study"
+        code, _, errors = softbellman("resume", "study")
+        assert code == 130 and "goes on from agent step 150, exactly as it was" in errors
+        code, out, _ = softbellman(*TRAIN, "--out", "study")
+    assert code == 0 and "final score" in out
+    frames = [pd.read_csv(next(study.rglob("metrics.csv"))) for study in (Path("study"), trained[0])]
+    pd.testing.assert_frame_equal(*(frame.drop(columns="seconds") for frame in frames), check_exact=True)
+
+
+def test_l48_a_study_json_alone_reruns_the_study(softbellman, trained):
+    Path("again").mkdir()
+    shutil.copy(trained[0] / "study.json", "again")
+    code, out, errors = softbellman("resume", "again")
+    assert (code, errors) == (0, "") and "final score" in out
+    frames = [pd.read_csv(next(study.rglob("metrics.csv"))) for study in (Path("again"), trained[0])]
+    pd.testing.assert_frame_equal(*(frame.drop(columns="seconds") for frame in frames), check_exact=True)
+
+
+def test_l41_a_resumed_study_has_the_threads_and_flags_it_was_begun_with(softbellman, trained, monkeypatch):
+    monkeypatch.setattr(cli, "_train_study", lambda *_, **__: 0)
+    Path("begun").mkdir()
+    record = json.loads((trained[0] / "study.json").read_text())
+    record["provenance"] |= {"threads": "3", "xla_flags": cli.DETERMINISTIC}
+    Path("begun/study.json").write_text(json.dumps(record))
+    monkeypatch.setenv("XLA_FLAGS", "")
+    assert softbellman("resume", "begun")[0] == 0
+    assert (os.environ["NPROC"], os.environ["XLA_FLAGS"]) == ("3", cli.DETERMINISTIC)
+    assert softbellman("resume", "begun", "--threads", "1")[0] == 0
+    assert os.environ["NPROC"] == "1"
+
+
+def test_l41_deterministic_is_a_flag_that_xla_knows(tmp_path):
+    """XLA ends a process that gives it a flag it does not know."""
+    process = subprocess.run(
+        [sys.executable, "-c", MAIN, *TRAIN, "--quiet", "--deterministic", "--out", "study"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (process.returncode, process.stderr) == (0, "")
+    assert json.loads((tmp_path / "study" / "study.json").read_text())["provenance"]["xla_flags"] == cli.DETERMINISTIC
 
 
 def test_a_film_is_made_without_a_display(trained, softbellman, tmp_path):
@@ -142,6 +207,7 @@ from softbellman import cli
 assert cli.run(sys.argv[1:]) == 0
 print("trained")
 assert cli.run(["evaluate", "runs/gym-CartPole-v1-softmax-5-seed-3", "--episodes", "2"]) == 0
+assert cli.run(["watch", "runs/gym-CartPole-v1-softmax-5-seed-3", "--max-steps", "5", "--out", "film.gif"]) == 0
 assert not {"wandb", "tensorboard"} & set(sys.modules)
 """
 

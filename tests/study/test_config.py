@@ -59,6 +59,9 @@ AUTHORS = {
     "protocol.resize": "bilinear",
 }
 OURS = {
+    "checkpoint.keep": "preset",
+    "checkpoint.minutes": "preset",
+    "checkpoint.replay": "preset",
     "loop.block_width": "preset",
     "network.hidden": "preset",
     "protocol.name": "preset",

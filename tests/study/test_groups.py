@@ -72,7 +72,7 @@ def test_a_finished_run_says_so_and_leaves_its_networks(cartpole):
         _, best = load_params(run.path / "best.safetensors")
         final_params, final = load_params(run.path / "final.safetensors")
         assert float(best["test_return"]) == max(scores)
-        assert (final["agent_steps"], float(final["test_return"])) == ("400", scores[-1])
+        assert (final["agent_steps"], final["test_return"]) == (400, scores[-1])
         assert final_params["q"]["w"].shape == (128, 2)
         assert all(np.isfinite(array).all() for layer in final_params.values() for array in layer.values())
 

@@ -67,3 +67,13 @@ def test_a_reader_who_has_gone_does_not_stop_training(clock):
     progress.steps(50)
     progress.score("max, seed 0", 1, 0.0, 1)
     progress.close()
+
+
+@pytest.mark.parametrize(("terminal", "quiet"), [(True, False), (False, False), (False, True)])
+def test_what_a_user_should_know_is_said_in_every_way_of_reporting(clock, terminal, quiet, capsys):
+    out = io.StringIO()
+    progress = reporter(10, 1, quiet=quiet, console=Console(file=out, force_terminal=terminal, color_system=None))
+    progress.note("goes on from agent step 5")
+    progress.close()
+    told = out.getvalue() if terminal else capsys.readouterr().err
+    assert "goes on from agent step 5" in told

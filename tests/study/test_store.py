@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from softbellman import operators as ops
-from softbellman.study import store
 from softbellman.study.config import Config
+from softbellman.study.provenance import provenance
 from softbellman.study.store import (
     RunPath,
     RunWriter,
@@ -17,7 +17,6 @@ from softbellman.study.store import (
     find_run,
     load_params,
     plain,
-    provenance,
     read_metrics,
     save_params,
     write_atomically,
@@ -114,7 +113,6 @@ def test_rows_are_readable_one_by_one_as_they_come(tmp_path):
         writer.row((epoch, score, loss))
         frame = pd.read_csv(run.path / "metrics.csv")
         assert list(frame["epoch"]) == list(range(1, epoch + 1))
-    writer.close()
     assert pd.isna(frame["loss"][0])
     columns = read_metrics(run.path / "metrics.csv")
     np.testing.assert_array_equal(columns["loss"], [np.nan, 0.25])
@@ -125,17 +123,16 @@ def test_the_best_parameters_are_those_of_the_highest_score_and_the_final_ones_t
     writer = RunWriter(RunPath(tmp_path / "run", "gym/X-v0", "max", 0), ("epoch",))
     for step, score in ((100, 1.0), (200, 3.0), (300, 3.0), (400, 2.0)):
         writer.params({"q": {"w": np.full(2, step)}}, step, score)
-    writer.close()
     for which, step in (("best", 200), ("final", 400)):
         params, facts = load_params(tmp_path / "run" / f"{which}.safetensors")
         assert params["q"]["w"].tolist() == [step, step]
-        assert facts["agent_steps"] == str(step)
+        assert facts["agent_steps"] == step
 
 
 def test_parameters_come_back_bit_for_bit(tmp_path):
     save_params(tmp_path / "p.safetensors", PARAMS, 12, 0.1)
     params, facts = load_params(tmp_path / "p.safetensors")
-    assert facts == {"agent_steps": "12", "test_return": "0.1"}
+    assert facts == {"agent_steps": 12, "test_return": 0.1}
     for name, array in PARAMS["q"].items():
         assert params["q"][name].dtype == array.dtype
         np.testing.assert_array_equal(params["q"][name], array)
@@ -168,4 +165,4 @@ def test_provenance_says_what_a_result_depends_on(monkeypatch):
     assert facts["cores"] >= 1
     assert facts["python"].count(".") == 2
     monkeypatch.setenv("PATH", "")  # without git, the rest is still known
-    assert store.provenance()["revision"] is None
+    assert provenance()["revision"] is None

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softbellman.envs.step import HostEnv
 from softbellman.training.evaluation import play, realised_return
 
 from .probes import ScriptedEnv, TableEnv, corridor
@@ -18,10 +17,6 @@ LIVES = [(0.0, ""), (7.0, "life"), (0.0, ""), (-3.0, "life"), (0.0, ""), (100.0,
 
 def zeros(obs, moment, age):
     return np.zeros(len(obs), int), np.zeros(len(obs))
-
-
-def test_the_probes_are_environments():
-    assert isinstance(corridor(), HostEnv) and isinstance(ScriptedEnv(LIVES), HostEnv)
 
 
 # ----------------------------------------------------------------------------------------- which games are counted

@@ -209,7 +209,7 @@ def test_runs_of_a_group_are_what_they_are_alone(width, alone):
     assert [state.updates.shape for state in group.states] == lanes[width]
     group.advance(400)
     episodes = [counters.episodes for counters in group.counters]
-    rows = [row for row, _ in group.test()]
+    rows = [row for row, _ in group.test().values()]
     for index, (actions, games, state, row) in enumerate(alone):
         assert tape(group, index) == actions and episodes[index] == games
         if width == 1:
@@ -316,7 +316,7 @@ def test_the_loss_of_a_row_is_the_mean_of_the_epochs_updates():
     losses = []
     for _ in range(2):
         loop.advance(100)
-        losses.append([float(loss) for loss in loop._losses])
+        losses.append([float(loss) for loss in loop.losses])
         assert loop.test()[0][0].loss == pytest.approx(np.mean(losses[-1]))
     assert [len(part) for part in losses] == [15, 25]
 
@@ -406,11 +406,11 @@ def test_the_common_states_are_the_same_for_all_runs_and_the_held_out_ones_stay(
         loop.advance(100)
         loop.test()
     np.testing.assert_array_equal(loops[0]._common, loops[1]._common)
-    held_out = copy.deepcopy(loops[0]._held_out)
-    assert held_out[0].shape == (LOOP.held_out_states, 4) and not same(held_out, loops[1]._held_out)
+    held_out = copy.deepcopy(loops[0].held_out)
+    assert held_out[0].shape == (LOOP.held_out_states, 4) and not same(held_out, loops[1].held_out)
     loops[0].advance(100)
     loops[0].test()
-    assert same(held_out, loops[0]._held_out)
+    assert same(held_out, loops[0].held_out)
 
 
 # ------------------------------------------------------------------------------------------------- the state of it
@@ -441,29 +441,3 @@ def test_the_state_is_arrays_and_numbers():
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(loop.states))
     assert list(hidden_state(loop)) == []
     assert list(hidden_state({"a": [np.random.default_rng(0)]})) != []  # it would be found
-
-
-STATE = ("agent_steps", "updates", "epoch", "counters", "_scores", "_age", "obs", "_held_out", "_common")
-
-
-def test_arrays_and_numbers_are_enough_to_go_on_exactly():
-    """A new loop that is given the arrays and numbers of another goes on as the other would have."""
-    whole = make_loop(SOFTMAX)
-    whole.advance(203)  # in the middle of a game and between two updates
-    whole.test()
-    resumed = make_loop(SOFTMAX, seeds=(0,))
-    resumed.states = jax.tree.map(jax.numpy.array, whole.states)
-    for name in STATE:
-        setattr(resumed, name, copy.deepcopy(getattr(whole, name)))
-    for name, value in vars(whole.replays[0]).items():
-        setattr(resumed.replays[0], name, copy.deepcopy(value))
-    actions = whole.envs[0].actions[:203]
-    resumed.envs[0].reset()
-    for action in actions:  # a game is its tape: no state of the emulator is needed
-        resumed.envs[0].step(action)
-    resumed._losses = []
-    for loop in (whole, resumed):
-        loop.advance(197)
-    assert tape(whole) == tape(resumed) and same(whole.states, resumed.states)
-    assert same(replayed(whole.replays[0]), replayed(resumed.replays[0]))
-    assert whole.test()[0][0]._replace(seconds=0) == resumed.test()[0][0]._replace(seconds=0)

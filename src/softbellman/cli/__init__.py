@@ -1,4 +1,4 @@
-"""The command line: parses, calls, prints. Exit code 0: all is well; 1: a run failed; 2: bad input."""
+"""The command line: parses, calls, prints. Exit code 0: all is well; 1: a run failed; 2: bad input; 130: stopped."""
 
 import importlib.metadata
 import io
@@ -6,18 +6,22 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 from softbellman import operators as ops
+from softbellman.cli import theory
 from softbellman.cli.arguments import parse
-from softbellman.cli.commands import COMMANDS, Doctor, Evaluate, Operators, Train, Watch
+from softbellman.cli.commands import COMMANDS, Doctor, Evaluate, Operators, Resume, Train, Watch
 from softbellman.cli.tables import number, print_lines, print_table
 from softbellman.envs import nearest
 from softbellman.study import config as configs
+from softbellman.study.stopping import EXIT_CODE
+
+DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 
 def main() -> NoReturn:
@@ -39,7 +43,7 @@ def run(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        return _complain("stopped", 1)
+        return _complain("stopped", EXIT_CODE)
     except ModuleNotFoundError as error:
         return _complain(f'{error.name} is not installed; run: pip install "softbellman[all]"', 2)
     except (ValueError, MemoryError, ImportError, OSError) as error:
@@ -52,22 +56,22 @@ def run(words: list[str]) -> int:
 
 def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
-        lines = [f"  {name:10} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+        lines = [f"  {name:20} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
         print("usage: softbellman COMMAND ...\n\n" + "\n".join(lines) + "\n\nsoftbellman COMMAND --help says more.")
         return 0 if words else 2
     name, *rest = words
     if name == "--version":
         print(f"softbellman {importlib.metadata.version('softbellman')}")
         return 0
+    if rest and f"{name} {rest[0]}" in COMMANDS:
+        name, *rest = f"{name} {rest[0]}", *rest[1:]
     if name not in COMMANDS:
         raise ValueError(f"unknown command {name!r}{nearest(name, COMMANDS)} (there are {', '.join(COMMANDS)})")
     return _HANDLERS[name](parse(name, rest))
 
 
 def _train(command: Train) -> int:
-    _set_threads(command.threads)
-    from softbellman.study.plan import plan as make_plan
-    from softbellman.study.store import plain, require_new
+    from softbellman.study.store import Study, plain, require_new, require_same
 
     if command.seed is not None and command.seeds is not None:
         raise ValueError("give --seed or --seeds, not both")
@@ -77,30 +81,57 @@ def _train(command: Train) -> int:
     seeds = list(command.seeds) if command.seeds is not None else [command.seed or 0]
     operator = ops.parse(command.operator)
     config = configs.Config(
-        learner=command.learner, loop=command.loop, network=command.network, protocol=command.protocol
+        learner=command.learner,
+        loop=command.loop,
+        network=command.network,
+        protocol=command.protocol,
+        checkpoint=command.checkpoint,
     )
     name = f"{plain(command.environment)}-{plain(str(operator))}-seed-{'-'.join(map(str, seeds))}"
     out = command.out or Path("runs") / name
-    require_new(out)
+    begun = Study(out) if (out / "study.json").exists() else None
+    _set_up_xla(command.threads, begun.record["provenance"] if begun else {}, deterministic=command.deterministic)
+    from softbellman.study.plan import plan as make_plan
+
     plan = make_plan(command.environment, operator, seeds, config, steps=command.steps, frames=command.frames)
+    if begun is None:
+        require_new(out)
+    else:
+        require_same(begun, plan.environment, [plan.operator], plan.seeds, plan.config)
     if command.dry_run:
         where = configs.sources(plan.config, preset)
         print_lines([("preset", f"{preset.name}: {preset.summary}")])
         print_table(("field", "value", "from"), [(name, number(value), where[name]) for name, value in plan.settings()])
         print_lines([*plan.summary(), *(("note", line) for line in plan.warnings())])
         return 0
-    if not command.quiet:
-        print_lines(plan.summary())
-    return _train_planned(plan, out, quiet=command.quiet)
+    study = begun or Study.create(
+        out, plan.environment, [plan.operator], plan.seeds, plan.config, plan.facts, sys.argv[1:]
+    )
+    return _train_study(study, plan, quiet=command.quiet)
 
 
-def _train_planned(plan: Any, out: Path, *, quiet: bool) -> int:
+def _resume(command: Resume) -> int:
+    from softbellman.study.store import Study
+
+    study = Study(command.study)
+    _set_up_xla(command.threads, study.record["provenance"])
+    from softbellman.study.plan import plan as make_plan
+
+    record = study.record
+    plan = make_plan(record["environment"], ops.parse(record["operators"][0]), record["seeds"], study.config)
+    return _train_study(study, plan, quiet=command.quiet, inexact=command.inexact)
+
+
+def _train_study(study: Any, plan: Any, *, quiet: bool, inexact: bool = False) -> int:
     from softbellman.study import groups
     from softbellman.study.progress import reporter
     from softbellman.study.report import draw_curves
-    from softbellman.study.store import Study
+    from softbellman.study.stopping import Stopped
+    from softbellman.study.store import read_status
+    from softbellman.training.host_loop import Diverged
 
-    study = Study.create(out, plan.environment, [plan.operator], plan.seeds, plan.config, plan.facts, sys.argv[1:])
+    if not quiet:
+        print_lines(plan.summary())
     progress = reporter(plan.config.loop.steps, len(plan.seeds), quiet=quiet)
     try:
         groups.train(
@@ -109,23 +140,28 @@ def _train_planned(plan: Any, out: Path, *, quiet: bool) -> int:
             on_row=lambda index, row, phase: progress.score(
                 f"{study.runs[index].operator}, seed {study.runs[index].seed}", row.epoch, phase.mean, len(phase.scores)
             ),
+            on_note=progress.note,
+            inexact=inexact,
         )
-    except KeyboardInterrupt:
-        progress.close()
-        return _complain(f"stopped; what was done is in {out}", 1)
+    except Stopped:
+        return _complain(f"stopped; to go on: softbellman resume {study.path}", EXIT_CODE)
+    except (ValueError, MemoryError):
+        raise
+    except Diverged as error:
+        return _complain(f"no run is left: {error}", 1)
     except Exception as error:
+        file = study.runs[0].path / "error.txt"
+        return _complain(f"the run failed: {type(error).__name__}: {error} (all of it: {file})", 1)
+    finally:
         progress.close()
-        return _complain(
-            f"the run failed: {type(error).__name__}: {error} (all of it: {study.runs[0].path / 'error.txt'})", 1
-        )
-    progress.close()
-    picture = draw_curves([study], out / "curves.png")
+    picture = draw_curves([study], study.path / "curves.png")
     if not quiet:
         _print_results(study)
-        watch = f"softbellman watch {out if len(study.runs) == 1 else study.runs[0].path}"
+        watch = f"softbellman watch {study.path if len(study.runs) == 1 else study.runs[0].path}"
         print_lines([*(("note", line) for line in plan.warnings()), ("learning curves", str(picture))])
         print_lines([("metrics", str(study.runs[0].path / "metrics.csv")), ("film a game", watch)])
-    return 0
+    diverged = [str(run.seed) for run in study.runs if read_status(run) == "diverged"]
+    return _complain(f"the runs of these seeds diverged: {', '.join(diverged)}", 1) if diverged else 0
 
 
 def _print_results(study: Any) -> None:
@@ -149,7 +185,7 @@ def _print_results(study: Any) -> None:
 
 
 def _evaluate(command: Evaluate) -> int:
-    _set_threads(command.threads)
+    _set_up_xla(command.threads)
     from softbellman.study import play
     from softbellman.study.statistics import mean_interval
     from softbellman.study.store import find_run, write_record
@@ -195,7 +231,7 @@ def _evaluate(command: Evaluate) -> int:
 
 
 def _watch(command: Watch) -> int:
-    _set_threads(None)
+    _set_up_xla(None)
     from softbellman.study import play
     from softbellman.study.store import find_run
 
@@ -228,6 +264,8 @@ def _operators(command: Operators) -> int:
         report = ops.check_operator(ops.parse(command.check))
         print(report)
         return 0 if report.ok else 1
+    if command.table:
+        return theory.show_table()
     algorithms = {
         "max": "DQN",
         "mean": "expected SARSA",
@@ -250,7 +288,7 @@ def _operators(command: Operators) -> int:
 
 
 def _doctor(_: Doctor) -> int:
-    _set_threads(None)
+    _set_up_xla(None)
     from softbellman.study.doctor import examine
 
     checks = examine()
@@ -261,20 +299,35 @@ def _doctor(_: Doctor) -> int:
 
 _HANDLERS: dict[str, Callable[[Any], int]] = {
     "train": _train,
+    "resume": _resume,
     "evaluate": _evaluate,
     "watch": _watch,
     "operators": _operators,
+    "solve": theory.solve,
+    "simulate bias": theory.simulate_bias,
+    "simulate comparison": theory.simulate_comparison,
     "doctor": _doctor,
 }
 
 
-def _set_threads(threads: int | None) -> None:
-    """Sets the size of XLA's thread pool, which results depend on in their last bits, before JAX loads."""
-    from softbellman.study.store import available_cores
+def _set_up_xla(threads: int | None, recorded: Mapping[str, Any] = {}, *, deterministic: bool = False) -> None:
+    """Tells XLA, before JAX loads, what results depend on in their last bits: threads and flags.
+
+    Args:
+        threads: size of its thread pool; by default what was recorded, else `NPROC`, else all cores.
+        recorded: the provenance of a study that is resumed.
+        deterministic: asks for operations that repeat to the last bit on a GPU.
+    """
+    from softbellman.study.provenance import available_cores
 
     if threads is not None and threads < 1:
         raise ValueError(f"threads ({threads}) must be at least 1")
-    os.environ["NPROC"] = str(threads or os.environ.get("NPROC") or available_cores())
+    os.environ["NPROC"] = str(threads or recorded.get("threads") or os.environ.get("NPROC") or available_cores())
+    flags = os.environ.get("XLA_FLAGS") or recorded.get("xla_flags") or ""
+    if deterministic and DETERMINISTIC not in flags:
+        flags = f"{flags} {DETERMINISTIC}".strip()
+    if flags:
+        os.environ["XLA_FLAGS"] = flags
 
 
 def _complain(message: str, code: int) -> int:

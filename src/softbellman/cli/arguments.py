@@ -57,6 +57,7 @@ def _with_preset(name: str) -> Train:
         loop=config.loop,
         network=config.network,
         protocol=config.protocol,
+        checkpoint=config.checkpoint,
     )
 
 

@@ -8,7 +8,7 @@ from tyro.conf import DisallowNone, Positional, arg
 
 from softbellman.envs.atari import AtariProtocol
 from softbellman.learning.settings import LearnerSettings
-from softbellman.study.config import NetworkSettings
+from softbellman.study.config import CheckpointSettings, NetworkSettings
 from softbellman.training.settings import LoopSettings
 
 # A number or path that may be left out; None is what it then is, and nothing that could be typed.
@@ -31,14 +31,18 @@ class Train:
             options below that are not given themselves.
         steps: agent steps in all; the same as `--loop.steps`.
         frames: emulator frames in all, instead of `--steps`.
-        out: directory to make for the study; by default `runs/` and its environment, operator and seed.
+        out: directory to make for the study; by default `runs/` and its environment, operator and seed. If the same
+            study is there already, it goes on.
         threads: threads of the learner; by default all cores. Results repeat for the same number only.
+        deterministic: has XLA use only operations that repeat to the last bit, where there is a GPU, and fail at
+            others. A CPU always does.
         dry_run: prints the resolved configuration and what it needs, and stops.
         quiet: prints nothing but errors.
         learner: how the learner learns.
         loop: how long it trains, and how it is tested.
         network: the Q-network.
         protocol: what the agent sees of an Atari game.
+        checkpoint: how often the state is saved.
     """
 
     environment: Annotated[str, Positional, arg(metavar="ENV")]
@@ -50,12 +54,31 @@ class Train:
     frames: _Integer = None
     out: _Path = None
     threads: _Integer = None
+    deterministic: bool = False
     dry_run: bool = False
     quiet: bool = False
     learner: LearnerSettings = field(default_factory=LearnerSettings)
     loop: LoopSettings = field(default_factory=LoopSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     protocol: AtariProtocol = field(default_factory=AtariProtocol)
+    checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Goes on with a study that was stopped, or begins one of which there is only its study.json.
+
+    Attributes:
+        study: its directory.
+        threads: threads of the learner; by default as many as it was begun with, which is what results repeat for.
+        inexact: goes on also where the game under way can't be played again up to where it was.
+        quiet: prints nothing but errors.
+    """
+
+    study: Annotated[Path, Positional, arg(metavar="DIR")]
+    threads: _Integer = None
+    inexact: bool = False
+    quiet: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,9 +136,99 @@ class Operators:
 
     Attributes:
         check: an operator's spec: searches for a violation of each law, and prints what was found.
+        table: prints the paper's Table 3, derived from the laws.
     """
 
     check: DisallowNone[str | None] = None
+    table: bool = False
+
+
+@dataclass(frozen=True)
+class Solve:
+    """Solves a finite Markov decision process exactly, under any Bellman operator.
+
+    Attributes:
+        target: an example such as `forest` or `two-fixed-points`, a Gymnasium id with a table of transitions such as
+            `FrozenLake-v1`, or a file.
+        operator: the operator's spec, as for `train`.
+        gamma: discount factor; by default the example's or file's own, and 0.99 for Gymnasium.
+        method: Newton's, or fixed-point iteration.
+        tolerance: largest error of a fixed point that passes for converged.
+        max_iterations: budget of iterations; by default the method's own.
+        out: CSV file to write all to, one line for each state and action.
+    """
+
+    target: Annotated[str, Positional, arg(metavar="TARGET")]
+    operator: str = "max"
+    gamma: DisallowNone[float | None] = None
+    method: Literal["newton", "iteration"] = "newton"
+    tolerance: float = 1e-10
+    max_iterations: _Integer = None
+    out: _Path = None
+
+
+@dataclass(frozen=True)
+class SimulateBias:
+    """Simulates how much operators overestimate noisy action values: Figure 2.
+
+    Attributes:
+        operators: specs, such as `max`, `mellowmax:5`, `double:softmax:5`. A double one takes its weights from an
+            independent second estimate.
+        actions: numbers of actions.
+        values: true action values, of one state, instead of `--actions` and `--distance`.
+        distance: how far the true values of all actions but one lie below that of the best; at 0 all are equal.
+        noise: normal with variance 1, uniform on [-1, 1], or Laplace's with variance 1.
+        scale: what the noise is multiplied by.
+        trials: independent trials.
+        seed: seed of the noise, which is the same for all operators.
+        out: directory for `bias.csv` and the picture, which are replaced if they are there.
+        picture: format of the picture.
+    """
+
+    operators: tuple[str, ...] = (
+        *("max", "double(max)"),
+        *("softmax(1)", "double(softmax(1))"),
+        *("softmax(5)", "double(softmax(5))"),
+        *("softmax(10)", "double(softmax(10))"),
+    )
+    actions: tuple[int, ...] = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+    values: DisallowNone[tuple[float, ...] | None] = None
+    distance: float = 0.0
+    noise: Literal["normal", "uniform", "laplace"] = "normal"
+    scale: float = 1.0
+    trials: int = 100
+    seed: int = 0
+    out: Path = Path("runs/simulations")
+    picture: Literal["png", "svg", "pdf"] = "png"
+
+
+@dataclass(frozen=True)
+class SimulateComparison:
+    """Simulates distance to the max and overestimation over the parameter: Figure 7.
+
+    Attributes:
+        families: specs with `*` where the parameter goes, such as `softmax(*)` or `double(mellowmax(*))`.
+        actions: numbers of actions.
+        start: the smallest parameter.
+        stop: the largest parameter.
+        points: how many parameters, at equal distances.
+        noise: normal with variance 1, uniform on [-1, 1], or Laplace's with variance 1.
+        trials: independent trials.
+        seed: seed of the noise, which is the same for all operators.
+        out: directory for `comparison.csv` and the picture, which are replaced if they are there.
+        picture: format of the picture.
+    """
+
+    families: tuple[str, ...] = ("softmax(*)", "mellowmax(*)")
+    actions: tuple[int, ...] = (2, 10, 100)
+    start: float = 0.01
+    stop: float = 100.0
+    points: int = 100
+    noise: Literal["normal", "uniform", "laplace"] = "normal"
+    trials: int = 100
+    seed: int = 0
+    out: Path = Path("runs/simulations")
+    picture: Literal["png", "svg", "pdf"] = "png"
 
 
 @dataclass(frozen=True)
@@ -125,8 +238,12 @@ class Doctor:
 
 COMMANDS: dict[str, type] = {
     "train": Train,
+    "resume": Resume,
     "evaluate": Evaluate,
     "watch": Watch,
     "operators": Operators,
+    "solve": Solve,
+    "simulate bias": SimulateBias,
+    "simulate comparison": SimulateComparison,
     "doctor": Doctor,
 }

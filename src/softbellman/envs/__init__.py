@@ -7,11 +7,11 @@ of its environments is made, so that an environment of one kind never asks for t
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from softbellman.envs.step import HostEnv, Step
+from softbellman.envs.step import HostEnv, Step, Tape
 
 __all__ = ["HostEnv", "MissingExtra", "Step", "Tape", "known", "make"]
 
@@ -23,22 +23,6 @@ class MissingExtra(ImportError):
 
     def __init__(self, package: str, extra: str):
         super().__init__(f'{package} is not installed; run: pip install "softbellman[{extra}]"')
-
-
-class Tape(NamedTuple):
-    """All that is needed to play a game again up to now: an emulator's state without the emulator.
-
-    Attributes:
-        game: index of the game within its copy of the environment, from 0.
-        seed: seed the game was started with, as `episode_seed` gives it.
-        actions: `[t]` uint16, the actions taken since.
-        checksum: CRC-32 of the bytes of the current observation: a replay that went astray is noticed.
-    """
-
-    game: int
-    seed: int
-    actions: np.ndarray
-    checksum: int
 
 
 def make(

@@ -5,7 +5,8 @@ action, which the target may bootstrap from; `obs` is what to act on next, alrea
 time limit is not an end of the task: only `terminated` stops bootstrapping.
 """
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -36,7 +37,22 @@ class Step(NamedTuple):
     training_end: Array
 
 
-@runtime_checkable
+class Tape(NamedTuple):
+    """All that is needed to play a game again up to now: an emulator's state without the emulator.
+
+    Attributes:
+        game: index of the game within its copy of the environment, from 0.
+        seed: seed the game was started with, as `episode_seed` gives it.
+        actions: `[t]` uint16, the actions taken since.
+        checksum: CRC-32 of the bytes of the current observation: a replay that went astray is noticed.
+    """
+
+    game: int
+    seed: int
+    actions: np.ndarray
+    checksum: int
+
+
 class HostEnv(Protocol):
     """`E` copies of one environment, stepped on the host, for one run.
 
@@ -64,6 +80,19 @@ class HostEnv(Protocol):
 
     def step(self, actions: np.ndarray) -> Step:
         """Takes `actions` `[E]` (integers in `0 .. num_actions - 1`) and returns the `Step`."""
+        ...
+
+    @property
+    def tape(self) -> tuple[Tape, ...]:
+        """One `Tape` per copy: with the run's seed, all the state there is."""
+        ...
+
+    def restore(self, tape: Sequence[Tape]) -> np.ndarray:
+        """Plays the games of `tape` again up to where they were, and returns the current `obs`.
+
+        Raises:
+            ValueError: if the tape is of other games, or ends elsewhere than when it was recorded.
+        """
         ...
 
     def screen(self, env: int = 0) -> np.ndarray:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -237,6 +237,31 @@ class FrameReplay:
             window[before_start] = 0
         obs, next_obs = (window[:, 0], window[:, 1]) if self.stack is None else (window[:, :-1], window[:, 1:])
         return Transition(obs, self.action[indices], self.reward[indices], self.discount[indices], next_obs)
+
+    def filled(self) -> dict[str, list[np.ndarray]]:
+        """Returns the slots that hold a frame, as views by array, one for each environment: all there is to save."""
+        parts = [slice(env * self._ring, env * self._ring + min(n, self._ring)) for env, n in enumerate(self.written)]
+        arrays = {name: getattr(self, name) for name in ("frames", "action", "reward", "discount", "history", "valid")}
+        return {name: [array[part] for part in parts] for name, array in arrays.items()}
+
+    def refill(self, written: list[int], read: Callable[[str, list[np.ndarray]], None]) -> None:
+        """Takes over what another buffer of the same size held.
+
+        Args:
+            written: its `written`.
+            read: writes one of its arrays, named as in `filled`, into the views that it is given.
+
+        Raises:
+            ValueError: `written` is of another number of environments, or no count of frames.
+        """
+        counts = all(isinstance(count, int) and count >= 1 for count in written)
+        if len(written) != self.num_envs or not counts:
+            raise ValueError(f"written ({written}) must count the frames of each of {self.num_envs} environments.")
+        self.valid[:] = False
+        self.written = list(written)
+        for name, views in self.filled().items():
+            read(name, views)
+        self._num_valid = int(self.valid.sum())
 
     def _open_slot(self, env: int, frame: np.ndarray, history: int) -> None:
         """Writes `frame` over the oldest slot of `env`, after dropping the transitions that need what it held."""

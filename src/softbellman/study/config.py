@@ -28,6 +28,21 @@ class NetworkSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointSettings:
+    """How a run survives being stopped. None of it changes a result.
+
+    Attributes:
+        minutes: time between checkpoints; a run that is stopped by Ctrl-C saves one more.
+        keep: checkpoints kept; with 1, nothing is left to go back to if the disk spoils that one.
+        replay: saves the replay too. Without it, a run that is resumed fills a new one, and is not the same run.
+    """
+
+    minutes: float = 10.0
+    keep: int = 2
+    replay: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """Everything about a run but its environment, operator and seed.
 
@@ -36,12 +51,14 @@ class Config:
         loop: how long it trains, and how it is tested.
         network: the Q-network.
         protocol: what the agent sees of an Atari game; no effect elsewhere.
+        checkpoint: how often its state is saved; no effect on results.
     """
 
     learner: LearnerSettings = field(default_factory=LearnerSettings)
     loop: LoopSettings = field(default_factory=LoopSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     protocol: AtariProtocol = PAPER_ATARI
+    checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
 
 
 def fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -98,6 +115,9 @@ _PAPER = Preset(
     {
         "loop.block_width": _HERE,
         "network.hidden": _HERE,
+        "checkpoint.minutes": _HERE,
+        "checkpoint.keep": _HERE,
+        "checkpoint.replay": _HERE,
         "protocol.name": _HERE,
         "protocol.random_first_actions": "deviation D2",
         "protocol.budget_cut_terminates": "deviation D4",
@@ -203,4 +223,8 @@ def checked(config: Config) -> Config:
     check(config.learner, config.loop)
     if any(width < 1 for width in config.network.hidden):
         raise ValueError(f"network.hidden {config.network.hidden}: a hidden layer must have at least 1 unit")
+    if not config.checkpoint.minutes >= 0:
+        raise ValueError(f"checkpoint.minutes ({config.checkpoint.minutes}) must be at least 0")
+    if config.checkpoint.keep < 1:
+        raise ValueError(f"checkpoint.keep ({config.checkpoint.keep}) must be at least 1")
     return config

@@ -4,10 +4,10 @@ import importlib.metadata
 import platform
 from typing import Literal, NamedTuple
 
-from softbellman.study.store import available_cores
+from softbellman.study.provenance import available_cores
 
 EXTRAS = {
-    "train": ("jax", "optax", "safetensors", "gymnasium", "matplotlib"),
+    "train": ("jax", "optax", "gymnasium", "matplotlib"),
     "atari": ("ale-py", "opencv-python-headless", "imageio", "imageio-ffmpeg"),
 }
 

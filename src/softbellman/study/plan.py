@@ -1,5 +1,6 @@
 """Checks a run before it starts, and says what it will be."""
 
+import functools
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -75,7 +76,14 @@ class Plan(NamedTuple):
             ("tests", f"every {loop.epoch_steps:,} agent steps: {tests}"),
             ("epsilon", f"{self._epsilon()}; {loop.test_epsilon:g} in tests"),
             ("memory", f"{self.replay_bytes:,} bytes for the replay{runs}"),
+            ("checkpoints", self._checkpoints()),
         ]
+
+    def _checkpoints(self) -> str:
+        """Writes how often the state is saved, and what that takes of the disk."""
+        settings = self.config.checkpoint
+        size = f"up to {self.replay_bytes:,} bytes each" if settings.replay else "without the replay"
+        return f"every {settings.minutes:g} minutes, {size}, the last {settings.keep} kept until the end"
 
     def _epsilon(self) -> str:
         """Writes the exploration rate at the corners of its schedule."""
@@ -173,8 +181,9 @@ def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> Liter
     return "nature_cnn" if shape == _PIXELS and settings.kind != "mlp" else "mlp"
 
 
+@functools.cache
 def make_network(settings: NetworkSettings, obs_shape: tuple[int, ...], num_actions: int) -> Network:
-    """Builds the network for an environment; see `network_kind`."""
+    """Builds the network for an environment, once: what JAX compiled for it serves again. See `network_kind`."""
     if network_kind(settings, obs_shape) == "nature_cnn":
         return nature_cnn(num_actions)
     return mlp(obs_shape, num_actions, settings.hidden)
@@ -189,6 +198,7 @@ def check_in_training(operator: Any, num_actions: int) -> None:
     """
     import jax
 
+    ops.register_pytrees()  # the operator may be older than JAX's loading
     states = jax.ShapeDtypeStruct((2, num_actions), "float32")
 
     def use(op: Any, q: Any) -> Any:

@@ -1,6 +1,7 @@
 """Says how training goes: a bar on a terminal, plain lines elsewhere, nothing when asked to be quiet."""
 
 import contextlib
+import sys
 import time
 from typing import Protocol
 
@@ -21,6 +22,10 @@ class Reporter(Protocol):
         """Takes the mean score of a run's test phase and the games behind it."""
         ...
 
+    def note(self, text: str) -> None:
+        """Takes what a user should know, and says it also where all else is quiet."""
+        ...
+
     def close(self) -> None:
         """Ends the report."""
         ...
@@ -35,6 +40,10 @@ def reporter(total_steps: int, num_runs: int, *, quiet: bool, console: Console |
 
 
 class _Silent:
+    def note(self, text: str) -> None:
+        """Says it all the same."""
+        _complain(text)
+
     def steps(self, done: int) -> None:
         """Says nothing."""
 
@@ -101,6 +110,10 @@ class _Bar:
         self._bar.console.print(_scored(label, epoch, mean, games), highlight=False, markup=False)
         self._show()
 
+    def note(self, text: str) -> None:
+        """Prints it above the bar."""
+        self._bar.console.print(f"note: {text}", highlight=False, markup=False)
+
     def close(self) -> None:
         """Stops the bar."""
         self._bar.stop()
@@ -128,12 +141,21 @@ class _Lines:
         self._score = f"last score {mean:.2f}"
         self._print(_scored(label, epoch, mean, games))
 
+    def note(self, text: str) -> None:
+        """Says it on standard error."""
+        _complain(text)
+
     def close(self) -> None:
         """Does nothing."""
 
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more, and training goes on
             print(line, file=self._console.file, flush=True)
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"softbellman: {text}", file=sys.stderr, flush=True)
 
 
 def _scored(label: str, epoch: int, mean: float, games: int) -> str:

@@ -2,17 +2,19 @@
 
     <study>/study.json                                    resolved configuration, versions, revision, hardware
     <study>/runs/<environment>/<operator>/seed-<k>/       metrics.csv, status.json, best.safetensors, final.safetensors
+    <study>/groups/<environment>-<operator>/checkpoint/   the exact state of runs that train together, until they end
 
-Files are replaced whole or, `metrics.csv`, appended to row by row: a reader never meets half of one.
+Files are replaced whole: a reader never meets half of one, and a disk that is full spoils none.
 """
 
 import csv
-import importlib.metadata
+import fcntl
+import io
 import json
 import os
-import platform
 import re
-import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +23,12 @@ import numpy as np
 
 from softbellman.envs import nearest
 from softbellman.study.config import Config, checked, fields, replaced
+from softbellman.study.provenance import provenance
+from softbellman.training import checkpoint
+from softbellman.training.checkpoint import Checkpoint, Damaged, State
 from softbellman.training.evaluation import TestPhase
 
 FORMAT = 1
-_PACKAGES = ("softbellman", "numpy", "jax", "jaxlib", "optax", "gymnasium", "ale-py", "opencv-python-headless")
 
 
 class RunPath(NamedTuple):
@@ -51,12 +55,14 @@ class Study:
             if self.record["format"] != FORMAT:
                 raise ValueError(f"it has the format {self.record['format']}, and this version reads {FORMAT}")
             self.config = config_from(self.record["config"])
+            if not isinstance(self.record["provenance"], dict):
+                raise ValueError("its provenance is none")
             self.runs = self._runs()
         except OSError as error:
             raise ValueError(f"{path} is no study that can be read: {error.strerror}: {file}") from None
         except KeyError as error:
             raise ValueError(f"{file} cannot be read: it has no field {error}") from None
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{file} cannot be read: {error}") from None
 
     @classmethod
@@ -99,13 +105,42 @@ class Study:
         write_atomically(path / "study.json", json.dumps(record, indent=2) + "\n")
         return cls(path)
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps every other process from training this study. A process that dies, however it does, holds no lock.
+
+        Raises:
+            ValueError: another process is training it.
+        """
+        with (self.path / ".lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                holder = file.read().strip()
+                raise ValueError(f"{self.path} is being trained by another process ({holder})") from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()}")
+            file.flush()
+            yield
+
+    def record_resumption(self, agent_steps: int, notes: list[str]) -> None:
+        """Adds to `study.json` that training went on, from which step, with what, and what was not as before."""
+        resumption = {"agent_steps": agent_steps, "notes": notes, "provenance": provenance()}
+        self.record.setdefault("resumptions", []).append(resumption)
+        write_atomically(self.path / "study.json", json.dumps(self.record, indent=2) + "\n")
+
     def _runs(self) -> list[RunPath]:
         """Lists the runs, in the order of `study.json`."""
-        environment = self.record["environment"]
+        environment, operators, seeds = (self.record[name] for name in ("environment", "operators", "seeds"))
+        if not all(isinstance(name, str) for name in (environment, *operators)):
+            raise ValueError("its environment and operators must be names")
+        if not operators or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+            raise ValueError("it must have at least one operator and one seed, and seeds are integers, at least 0")
         return [
             RunPath(self.path / "runs" / plain(environment) / plain(spec) / f"seed-{seed}", environment, spec, seed)
-            for spec in self.record["operators"]
-            for seed in self.record["seeds"]
+            for spec in operators
+            for seed in seeds
         ]
 
 
@@ -117,6 +152,22 @@ def require_new(path: Path) -> None:
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} is there already and nothing is overwritten; name another directory with --out")
+
+
+def require_same(study: Study, environment: str, operators: list[Any], seeds: list[int], config: Config) -> None:
+    """Refuses to go on with a study that is another than the one asked for.
+
+    Raises:
+        ValueError: with all that differs; how checkpoints are saved is no difference.
+    """
+    there = {name: study.record[name] for name in ("environment", "operators", "seeds")} | decisive(study.config)
+    asked = {"environment": environment, "operators": [str(operator) for operator in operators], "seeds": seeds}
+    asked |= decisive(config)
+    differing = [f"{name} {there[name]} there, {asked[name]} asked for" for name in asked if asked[name] != there[name]]
+    if differing:
+        raise ValueError(
+            f"{study.path} holds another study already ({'; '.join(differing)}); name another directory with --out"
+        )
 
 
 def find_run(path: Path) -> tuple[Study, RunPath]:
@@ -140,32 +191,44 @@ def find_run(path: Path) -> tuple[Study, RunPath]:
 
 
 class RunWriter:
-    """Writes what comes of one run; rows are appended and flushed one by one, parameters replaced whole."""
+    """Writes what comes of one run. Each file is replaced whole.
 
-    def __init__(self, run: RunPath, columns: tuple[str, ...]) -> None:
-        """Makes the run's directory and starts its `metrics.csv` with the header."""
-        self.run, self._best = run, -np.inf
-        run.path.mkdir(parents=True)
-        self._file = (run.path / "metrics.csv").open("w", newline="")
-        self._rows = csv.writer(self._file, lineterminator="\n")
-        self._rows.writerow(columns)
-        self._file.flush()
+    Attributes:
+        rows: the cells of `metrics.csv` so far, as text.
+    """
+
+    def __init__(self, run: RunPath, columns: tuple[str, ...], rows: Iterable[Mapping[str, str]] = ()) -> None:
+        """Makes the run's directory and its `metrics.csv`.
+
+        Args:
+            run: the run.
+            columns: the columns of `metrics.csv`.
+            rows: the rows that a run which is resumed has already; whatever else was there is dropped. A column that
+                they lack is left empty.
+        """
+        self.run, self.columns = run, columns
+        self.rows = [[row.get(column, "") for column in columns] for row in rows]
+        scores = [float(row[columns.index("test_return")]) for row in self.rows]
+        self._best = max(scores, default=-np.inf)
+        run.path.mkdir(parents=True, exist_ok=True)
+        (run.path / "error.txt").unlink(missing_ok=True)
+        self._write_rows()
         self.status("running")
 
     def row(self, values: tuple[Any, ...]) -> None:
-        """Appends a row; None becomes an empty cell."""
-        self._rows.writerow(["" if value is None else value for value in values])
-        self._file.flush()
+        """Adds a row; None becomes an empty cell."""
+        self.rows.append(["" if value is None else str(value) for value in values])
+        self._write_rows()
 
     def params(self, params: Any, agent_steps: int, test_return: float) -> None:
         """Keeps the parameters as the final ones so far, and as the best if no test phase before scored as much."""
         save_params(self.run.path / "final.safetensors", params, agent_steps, test_return)
         if test_return > self._best:
-            self._best = test_return
             save_params(self.run.path / "best.safetensors", params, agent_steps, test_return)
+            self._best = test_return
 
     def status(self, state: str, **facts: Any) -> None:
-        """Records how the run stands: running, finished, failed or stopped."""
+        """Records how the run stands: running, finished, failed, diverged or stopped."""
         write_atomically(self.run.path / "status.json", json.dumps({"state": state, **facts}, indent=2) + "\n")
 
     def error(self, state: str, last_line: str, traceback: str) -> None:
@@ -173,46 +236,57 @@ class RunWriter:
         write_atomically(self.run.path / "error.txt", traceback)
         self.status(state, reason=last_line)
 
-    def close(self) -> None:
-        """Closes `metrics.csv`."""
-        self._file.close()
+    def _write_rows(self) -> None:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
+        write_atomically(self.run.path / "metrics.csv", text.getvalue())
+
+
+def read_status(run: RunPath) -> str | None:
+    """Returns how a run stands, as `RunWriter.status` recorded it, or None if it has not begun."""
+    try:
+        return str(json.loads((run.path / "status.json").read_text())["state"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def read_metrics(path: Path) -> dict[str, np.ndarray]:
-    """Reads a `metrics.csv` into float64 columns `[rows]`; an empty cell is NaN."""
-    with path.open(newline="") as file:
-        header, *rows = csv.reader(file)
-    table = np.array([[float(cell) if cell else np.nan for cell in row] for row in rows]).reshape(-1, len(header))
-    return dict(zip(header, table.T, strict=True))
+    """Reads a `metrics.csv` into float64 columns `[rows]`; an empty cell is NaN.
+
+    Raises:
+        ValueError: if it is not there, or no table of numbers.
+    """
+    try:
+        with path.open(newline="") as file:
+            header, *rows = csv.reader(file)
+        table = np.array([[float(cell) if cell else np.nan for cell in row] for row in rows]).reshape(-1, len(header))
+        return dict(zip(header, table.T, strict=True))
+    except (OSError, ValueError, csv.Error) as error:
+        raise ValueError(f"{path} can't be read as a table of numbers: {error}") from None
 
 
 def save_params(path: Path, params: Any, agent_steps: int, test_return: float) -> None:
-    """Writes parameters as named arrays, whole or not at all."""
-    from safetensors.numpy import save
-
-    arrays = {f"{layer}/{name}": np.asarray(array) for layer, part in params.items() for name, array in part.items()}
-    facts = {"agent_steps": str(agent_steps), "test_return": repr(test_return)}
-    write_atomically(path, save(arrays, metadata=facts))
+    """Writes parameters as named arrays, whole or not at all, in the safetensors format."""
+    arrays = {f"{layer}/{name}": [np.asarray(array)] for layer, part in params.items() for name, array in part.items()}
+    checkpoint.save(path, State({"agent_steps": agent_steps, "test_return": test_return}, arrays))
 
 
-def load_params(path: Path) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, str]]:
+def load_params(path: Path) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
     """Reads parameters `{layer: {name: array}}` and the facts stored beside them.
 
     Raises:
         ValueError: if the file is missing or damaged.
     """
-    from safetensors import SafetensorError, safe_open
-
     if not path.exists():
         raise ValueError(f"{path} is not there: the run has not finished its first test phase")
     params: dict[str, dict[str, np.ndarray]] = {}
     try:
-        with safe_open(path, "numpy") as file:
-            for key in file.keys():  # noqa: SIM118 - not a dictionary
-                layer, _, name = key.partition("/")
-                params.setdefault(layer, {})[name] = file.get_tensor(key)
-            return params, dict(file.metadata() or {})
-    except (SafetensorError, OSError) as error:
+        saved = Checkpoint(path)
+        for key in saved.names:
+            layer, _, name = key.partition("/")
+            params.setdefault(layer, {})[name] = saved.array(key)
+        return params, saved.facts
+    except (Damaged, OSError) as error:
         raise ValueError(f"{path} is damaged: {error}") from None
 
 
@@ -269,57 +343,15 @@ def config_from(record: dict[str, Any]) -> Config:
     return checked(config)
 
 
+def decisive(config: Config) -> dict[str, Any]:
+    """Returns the fields by dotted name that results depend on, their values as JSON holds them."""
+    return json.loads(json.dumps({name: value for name, value in fields(config) if not name.startswith("checkpoint.")}))
+
+
 def plain(name: str) -> str:
     """Writes a name in letters that any path takes.
 
     >>> plain("atari/breakout"), plain("double(softmax(5))")
     ('atari-breakout', 'double-softmax-5')
     """
-    return re.sub(r"[^\w.+-]+", "-", name).strip("-")
-
-
-def provenance() -> dict[str, Any]:
-    """Says with what a result was made: versions, revision of the source, hardware, threads."""
-    versions = {}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return {
-        "python": platform.python_version(),
-        "versions": versions,
-        "revision": _revision(),
-        "machine": platform.machine(),
-        "processor": _processor(),
-        "cores": available_cores(),
-        "threads": os.environ.get("NPROC"),
-    }
-
-
-def available_cores() -> int:
-    """Returns how many processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _revision() -> str | None:
-    """Returns the revision of the source, with `+` if it was changed since, or None outside a checkout."""
-    folder = Path(__file__).parent
-
-    def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", str(folder)) else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
+    return re.sub(r"[^\w.+-]+", "-", name).strip("-.")

@@ -9,6 +9,7 @@ random draw is a function of the run's seed and a counter, so there is no genera
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from softbellman.learning.learner import LearnerState
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import FrameReplay, Transition
 from softbellman.learning.settings import LearnerSettings
+from softbellman.operators import register_pytrees
 from softbellman.training import streams
 from softbellman.training.evaluation import Policy, TestPhase, play
 from softbellman.training.metrics import MetricsRow
@@ -41,12 +43,23 @@ class Run(NamedTuple):
 
 @dataclass
 class Counters:
-    """What is counted of one run. All of it is numbers; with tapes, replay and learner it is the whole state."""
+    """What is counted of one run.
+
+    Attributes:
+        episodes: games finished so far.
+        finished: games finished in this epoch.
+        return_sum: their raw scores together.
+        clipped_return_sum: the same with each reward clipped as the learner clips it.
+    """
 
     episodes: int = 0
-    finished: int = 0  # in this epoch, as are the two sums
+    finished: int = 0
     return_sum: float = 0.0
     clipped_return_sum: float = 0.0
+
+
+class Diverged(ArithmeticError):
+    """No run of a group is left: the loss of each has become infinite or NaN."""
 
 
 class HostLoop:
@@ -59,6 +72,8 @@ class HostLoop:
         states: the learners' states, one per block, with a leading axis of the block's width.
         replays: one replay per run.
         envs: one training environment per run.
+        diverged: runs that are lost, each with the agent step at which its loss was no longer finite. They are
+            neither tested nor counted any more; the others go on.
     """
 
     def __init__(
@@ -86,6 +101,7 @@ class HostLoop:
         Raises:
             ValueError: if the operators differ in structure, or the environments in size from the loop's settings.
         """
+        register_pytrees()  # an operator may be older than JAX's loading
         if len({jax.tree.structure(run.operator) for run in runs}) != 1:
             given = ", ".join(dict.fromkeys(str(run.operator) for run in runs)) or "no run"
             raise ValueError(f"a group's operators have one structure and differ in parameters only; got {given}")
@@ -118,13 +134,16 @@ class HostLoop:
             for block in self._blocks
         ]
         self.agent_steps = self.updates = self.epoch = 0
+        self.learning_from = settings.replay_start_steps  # agent steps before the first update
         self.counters = [Counters() for _ in runs]
-        self._scores = [np.zeros((2, loop.num_envs)) for _ in runs]  # raw and clipped score of the games under way
-        self._age = [np.zeros(loop.num_envs, np.int64) for _ in runs]
-        self._losses: list[jax.Array] = []
-        self._held_out: list[np.ndarray] | None = None
+        self.scores = [np.zeros((2, loop.num_envs)) for _ in runs]  # raw and clipped score of the games under way
+        self.ages = [np.zeros(loop.num_envs, np.int64) for _ in runs]  # agent steps in the learning episode
+        self.losses: list[Any] = []  # of this epoch's updates, block by block
+        self.held_out: list[np.ndarray] = []  # each run's states, from the first test phase on
+        self.diverged: dict[int, int] = {}
         self._common: np.ndarray | None = None
-        self._started = time.monotonic()
+        self._unchecked: tuple[int, list[jax.Array]] = (0, [])
+        self.started = time.monotonic()
         self.obs = [env.reset() for env in self.envs]
         for replay, obs in zip(self.replays, self.obs, strict=True):
             replay.start(obs)
@@ -152,21 +171,58 @@ class HostLoop:
             if on_progress is not None:
                 on_progress(self.agent_steps)
 
-    def test(self) -> list[tuple[MetricsRow, TestPhase]]:
-        """Plays a test phase of every run, takes every measurement, and closes the epoch."""
-        self.epoch += 1
-        if self._held_out is None:
-            self._held_out = [
+    @property
+    def test_is_due(self) -> bool:
+        """Whether an epoch is over that has not been tested yet."""
+        whole, rest = divmod(self.agent_steps, self.loop.epoch_steps)
+        return self.epoch < whole + bool(rest and self.agent_steps == self.loop.steps)
+
+    def test(self, on_step: Callable[[], None] | None = None) -> dict[int, tuple[MetricsRow, TestPhase]]:
+        """Plays a test phase of every run that has not diverged, takes every measurement, and closes the epoch.
+
+        Args:
+            on_step: called after each step of play. If it raises, the loop is as it was before the test.
+
+        Returns:
+            The row and the test phase of each of these runs, by index.
+
+        Raises:
+            Diverged: no run is left.
+        """
+        self.check_losses()
+        if not self.held_out:
+            self.held_out = [
                 np.ascontiguousarray(
                     replay.sample(streams.generator(run.seed, Role.HELD_OUT, 0), self.loop.held_out_states).obs
                 )
                 for replay, run in zip(self.replays, self.runs, strict=True)
             ]
+        if self._common is None:
             self._common = common_states(self._make_env(COMMON_SEED, True))
-        losses = np.array([np.asarray(loss) for loss in self._losses])
+        losses = np.array([np.asarray(loss) for loss in self.losses])
         losses = losses.reshape(-1, len(self._blocks), self.loop.block_width)
-        self._losses.clear()
-        return [self._measure(index, losses) for index in range(len(self.runs))]
+        living = [index for index in range(len(self.runs)) if index not in self.diverged]
+        measured = {index: self._measure(index, losses, on_step) for index in living}
+        self.epoch += 1
+        self.losses.clear()
+        for counters in self.counters:
+            counters.finished, counters.return_sum, counters.clipped_return_sum = 0, 0.0, 0.0
+        return measured
+
+    def check_losses(self) -> None:
+        """Looks for losses that are not finite among those of the last update, and records whose they are.
+
+        Raises:
+            Diverged: no run is left.
+        """
+        moment, losses = self._unchecked
+        self._unchecked = (moment, [])
+        for index in range(len(self.runs) if losses else 0):
+            block, lane = divmod(index, self.loop.block_width)
+            if not np.isfinite(np.asarray(losses[block]).reshape(-1)[lane]):
+                self.diverged.setdefault(index, moment)
+        if len(self.diverged) == len(self.runs):
+            raise Diverged("the loss is no longer finite")
 
     def params(self, index: int) -> Any:
         """Returns the online network's parameters of run `index`; see `state`."""
@@ -193,7 +249,7 @@ class HostLoop:
                 actions = _random_actions(len(block), keys, moment, self.loop.num_envs, self.envs[0].num_actions)
             else:
                 obs = _stack_arrays([self.obs[lane] for lane in block])
-                age = _stack_arrays([self._age[lane] for lane in block])
+                age = _stack_arrays([self.ages[lane] for lane in block])
                 rate = _rate(age, self._random_first_actions, epsilon)
                 actions = _act(self.network, len(block), state.params, obs, keys, moment, rate)
             chosen.extend(np.asarray(actions).reshape(len(block), -1))
@@ -206,11 +262,11 @@ class HostLoop:
             step = step._replace(terminated=np.ones_like(step.terminated))
         self.replays[index].add(actions, step)
         self.obs[index] = step.obs
-        score = self._scores[index]
+        score = self.scores[index]
         score[0] += step.reward
         clip = self.settings.reward_clip
         score[1] += step.reward if clip is None else np.clip(step.reward, -clip, clip)
-        self._age[index] = np.where(np.logical_or(step.terminated, step.truncated), 0, self._age[index] + 1)
+        self.ages[index] = np.where(np.logical_or(step.terminated, step.truncated), 0, self.ages[index] + 1)
         if step.game_ended.any():
             counters, ended = self.counters[index], step.game_ended
             counters.episodes += int(ended.sum())
@@ -224,13 +280,11 @@ class HostLoop:
         return self.agent_steps % self.loop.epoch_steps == 0 or self.agent_steps == self.loop.steps
 
     def _update_is_due(self) -> bool:
-        return (
-            self.agent_steps > self.settings.replay_start_steps
-            and self.agent_steps % self.settings.update_period_steps == 0
-        )
+        return self.agent_steps > self.learning_from and self.agent_steps % self.settings.update_period_steps == 0
 
     def _update(self) -> None:
         """Makes one update of every run; the target network is copied before updates 0, P, 2P, ..."""
+        self.check_losses()  # of the update before, which is over by now
         copy_is_due = self.updates % self.settings.target_period_updates == 0
         for number, block in enumerate(self._blocks):
             if copy_is_due:
@@ -247,40 +301,42 @@ class HostLoop:
                 self._operators[number],
                 batch,
             )
-            self._losses.append(metrics.loss)
+            self.losses.append(metrics.loss)
+        self._unchecked = (self.agent_steps, self.losses[-len(self._blocks) :])
         self.updates += 1
 
     def _minibatch(self, index: int, role: Role, counter: int) -> Transition:
         rng = streams.generator(self.runs[index].seed, role, counter)
         return self.replays[index].sample(rng, self.settings.batch_size)
 
-    def _measure(self, index: int, losses: np.ndarray) -> tuple[MetricsRow, TestPhase]:
+    def _measure(
+        self, index: int, losses: np.ndarray, on_step: Callable[[], None] | None
+    ) -> tuple[MetricsRow, TestPhase]:
         run, env, counters, settings = self.runs[index], self.envs[index], self.counters[index], self.settings
-        state = self.state(index)
-        test_seed = streams.derived_seed(run.seed, Role.TEST, self.epoch)
-        test_env = self._make_env(test_seed, False)
+        state, epoch = self.state(index), self.epoch + 1
+        test_seed = streams.derived_seed(run.seed, Role.TEST, epoch)
         first_actions, test_epsilon = self._random_first_actions, self.loop.test_epsilon
         policy = greedy_policy(self.network, state.params, test_seed, test_epsilon, first_actions)
-        phase = play(
-            policy,
-            test_env,
-            max_steps=self.loop.test_steps,
-            max_episodes=self.loop.test_episodes,
-            gamma=settings.gamma,
-            reward_clip=settings.reward_clip,
-        )
-        test_env.close()
-        assert self._held_out is not None
-        values = diagnostics.value_statistics(state, run.operator, self._held_out[index], self.network, settings.gamma)
+        with closing(self._make_env(test_seed, False)) as test_env:
+            phase = play(
+                policy,
+                test_env,
+                max_steps=self.loop.test_steps,
+                max_episodes=self.loop.test_episodes,
+                gamma=settings.gamma,
+                reward_clip=settings.reward_clip,
+                on_step=on_step,
+            )
+        values = diagnostics.value_statistics(state, run.operator, self.held_out[index], self.network, settings.gamma)
         common = diagnostics.value_statistics(state, run.operator, self._common, self.network, settings.gamma)
         gradients: dict[str, float | None] = dict.fromkeys(diagnostics.GradientStatistics._fields)
         if self.loop.gradient_batches:
-            first = self.epoch * self.loop.gradient_batches
+            first = epoch * self.loop.gradient_batches
             batches = [self._minibatch(index, Role.GRADIENT, first + i) for i in range(self.loop.gradient_batches)]
             gradients = dict(diagnostics.gradient_statistics(state, run.operator, batches, self.network, settings))
         block, lane = divmod(index, self.loop.block_width)
         row = MetricsRow(
-            epoch=self.epoch,
+            epoch=epoch,
             agent_steps=self.agent_steps,
             env_frames=self.agent_steps * env.frames_per_step,
             updates=self.updates,
@@ -298,11 +354,10 @@ class HostLoop:
             operator_parameter=next((float(leaf) for leaf in jax.tree.leaves(run.operator)), None),
             test_epsilon=test_epsilon,
             test_seed=test_seed,
-            seconds=time.monotonic() - self._started,
+            seconds=time.monotonic() - self.started,
             **values,
             **gradients,
         )
-        counters.finished, counters.return_sum, counters.clipped_return_sum = 0, 0.0, 0.0
         return row, phase
 
 

@@ -1,0 +1,71 @@
+"""With what a result was made, and what has changed since."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("softbellman", "numpy", "jax", "jaxlib", "optax", "gymnasium", "ale-py", "opencv-python-headless")
+
+
+def provenance() -> dict[str, Any]:
+    """Says with what a result was made: versions, revision of the source, hardware, threads."""
+    versions = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "python": platform.python_version(),
+        "versions": versions,
+        "revision": _revision(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": available_cores(),
+        "threads": os.environ.get("NPROC"),
+        "xla_flags": os.environ.get("XLA_FLAGS"),
+    }
+
+
+def changes(recorded: Mapping[str, Any]) -> list[str]:
+    """Says what has changed since a `provenance` was recorded that results depend on in their last bits."""
+    now, notes = provenance(), []
+    for package, version in recorded["versions"].items():
+        if now["versions"].get(package) != version:
+            notes.append(f"{package} {version} then, {now['versions'].get(package, 'missing')} now")
+    for name in ("python", "machine", "processor", "threads", "xla_flags", "revision"):
+        if now[name] != recorded.get(name):
+            notes.append(f"{name} {recorded.get(name)} then, {now[name]} now")
+    return notes
+
+
+def available_cores() -> int:
+    """Returns how many processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _revision() -> str | None:
+    """Returns the revision of the source, with `+` if it was changed since, or None outside a checkout."""
+    folder = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", str(folder)) else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
