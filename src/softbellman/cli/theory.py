@@ -1,0 +1,222 @@
+"""The commands that need no training: finite MDPs solved exactly, and simulations."""
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from softbellman import operators as ops
+from softbellman import simulation
+from softbellman.cli.commands import SimulateBias, SimulateComparison, Solve
+from softbellman.cli.tables import print_lines, print_table
+from softbellman.envs import MissingExtra, nearest
+
+TOY_TEXT = ("FrozenLake-v1", "FrozenLake8x8-v1", "Taxi-v3", "CliffWalking-v1")
+GYMNASIUM_GAMMA = 0.99  # its tables have no discount factor of their own
+
+_STATES_SHOWN = 20
+_ACTIONS_SHOWN = 3
+_FIXED_POINTS_SHOWN = 4
+_ROWS_OF_A_CURVE = 6
+
+
+def solve(command: Solve) -> int:
+    """Prints the fixed points that were found and what is known of them; the exit code is 1 if there is none."""
+    from softbellman import tabular
+
+    operator = ops.parse(command.operator)
+    mdp = _mdp(command.target, command.gamma)
+    solution = tabular.solve(
+        mdp,
+        operator,
+        method=command.method,
+        tolerance=command.tolerance,
+        max_iterations=command.max_iterations,
+    )
+    reached = f"{solution.iterations:,} iterations of {solution.method}, residual {solution.residual:.2g}"
+    size = f"{mdp.num_states:,} states, {mdp.num_actions:,} actions, gamma {mdp.gamma:g}"
+    print_lines(
+        [
+            ("solved" if solution.converged else "not solved", f"{command.target}, {operator}: {size}"),
+            ("by", reached),
+            ("only fixed point", solution.unique),
+        ]
+    )
+    headers = ("state", "value", "lower", "upper", "policy")
+    print_table(headers, _abridged(mdp.num_states, lambda state: _row(solution, state)))
+    if len(solution.fixed_points) > 1:
+        points = [mdp.value(operator, q) for q in solution.fixed_points[:_FIXED_POINTS_SHOWN]]
+        headers = ("state", *(f"point {number}" for number in range(1, len(points) + 1)))
+        print_lines([("fixed points", f"{len(solution.fixed_points)} were found; their values:")])
+        rows = _abridged(mdp.num_states, lambda state: [f"{point[state]:.8g}" for point in points])
+        print_table(headers, rows)
+    print_lines(("note", note) for note in solution.notes)
+    if command.out is not None:
+        print_lines([("table", str(_write_solution(mdp, solution, command.out)))])
+    return 0 if solution.converged else 1
+
+
+def simulate_bias(command: SimulateBias) -> int:
+    """Prints how much operators overestimate, and writes it as CSV and as Figure 2."""
+    operators = [ops.parse(spec) for spec in command.operators]
+    if not operators:
+        raise ValueError("name at least one operator, such as --operators max")
+    if command.values is not None:
+        problems = [np.array(command.values)]
+    else:
+        problems = [simulation.one_better(actions, command.distance) for actions in _positive(command.actions)]
+    cells = [
+        cell
+        for true_values in problems
+        for cell in simulation.measure(
+            operators,
+            true_values,
+            noise=getattr(simulation, command.noise),
+            scale=command.scale,
+            trials=command.trials,
+            seed=command.seed,
+        )
+    ]
+    cells.sort(key=lambda cell: operators.index(cell.operator))
+    print_lines([("overestimation", f"operator minus the largest true value, {command.trials:,} trials each")])
+    rows = [(str(cell.operator), f"{cell.actions:,}", *_numbers(cell.overestimation)) for cell in cells]
+    print_table(("operator", "actions", "mean", "one trial's std", "standard error"), rows)
+    table = simulation.write_csv(cells, command.out / "bias.csv")
+    from softbellman.paper.simulations import draw_bias
+
+    picture = draw_bias(cells, command.out / f"bias.{command.picture}")
+    print_lines([("table", str(table)), ("picture", str(picture))])
+    return 0
+
+
+def simulate_comparison(command: SimulateComparison) -> int:
+    """Prints both errors at a few parameters, and writes all as CSV and as Figure 7."""
+    if command.points < 2:
+        raise ValueError(f"points ({command.points}) must be at least 2")
+    families = {spec.replace("(*)", ""): _family(spec) for spec in command.families}
+    parameters = [float(f"{value:.12g}") for value in np.linspace(command.start, command.stop, command.points)]
+    curves = [
+        curve
+        for actions in _positive(command.actions)
+        for curve in simulation.compare(
+            families,
+            parameters,
+            actions,
+            noise=getattr(simulation, command.noise),
+            trials=command.trials,
+            seed=command.seed,
+        )
+    ]
+    shown = np.unique(np.rint(np.geomspace(1, command.points, _ROWS_OF_A_CURVE)).astype(int) - 1)
+    rows = [
+        (
+            curve.family,
+            f"{curve.actions:,}",
+            f"{curve.parameters[index]:g}",
+            *_numbers(curve.cells[index].approximation_error)[::2],
+            *_numbers(curve.cells[index].overestimation)[::2],
+        )
+        for curve in curves
+        for index in shown
+    ]
+    told = f"{command.trials:,} trials each; {len(shown)} of {command.points:,} parameters, the CSV has all"
+    print_lines([("to max", "the largest value minus the operator"), ("over", "operator minus 0, the true value")])
+    print_lines([("means over", told)])
+    print_table(("family", "actions", "parameter", "to max", "s.e.", "over", "s.e."), rows)
+    table = simulation.write_csv((cell for curve in curves for cell in curve.cells), command.out / "comparison.csv")
+    from softbellman.paper.simulations import draw_comparison
+
+    picture = draw_comparison(curves, command.out / f"comparison.{command.picture}")
+    print_lines([("table", str(table)), ("picture", str(picture))])
+    return 0
+
+
+def show_table() -> int:
+    """Prints the paper's Table 3, derived from the operators' laws."""
+    from softbellman.paper import table3
+
+    print_table(("operator", "B.O.", "tuning", "O.R.", "P.R.", "D.Q."), table3.table())
+    print_lines(
+        [
+            ("B.O.", "Bellman optimality: its fixed point is Q*"),
+            ("O.R.", "overestimation reduction: it is never above the max"),
+            ("P.R.", "policy representation: it averages with a policy, op.weights"),
+            ("D.Q.", "double Q-learning: double(op) takes that policy from another estimate"),
+            ("corrections", "mellowmax's policy is that of largest entropy among those that average to its value"),
+        ]
+    )
+    return 0
+
+
+def _family(spec: str) -> Callable[[float], ops.Operator]:
+    if "*" not in spec:
+        raise ValueError(f"family {spec!r} has no *, which stands for the parameter: such as softmax(*)")
+    return lambda parameter: ops.parse(spec.replace("*", repr(parameter)))
+
+
+def _positive(actions: Sequence[int]) -> Sequence[int]:
+    if not actions or min(actions) < 1 or len(set(actions)) < len(actions):
+        raise ValueError(f"actions ({' '.join(map(str, actions))}) must be different numbers, each at least 1")
+    return actions
+
+
+def _numbers(summary: simulation.Summary) -> list[str]:
+    return [f"{summary.mean:+.4f}", f"{summary.std:.4f}", f"{summary.standard_error:.4f}"]
+
+
+def _mdp(target: str, gamma: float | None) -> Any:
+    """Builds the MDP that a target names; without a `gamma` it has its own."""
+    from softbellman.tabular import FiniteMDP
+    from softbellman.tabular.examples import EXAMPLES
+
+    own = {} if gamma is None else {"gamma": gamma}
+    if target in EXAMPLES:
+        return EXAMPLES[target](**own)
+    if Path(target).is_file():
+        from softbellman.tabular.files import read_mdp
+
+        return read_mdp(target, **own)
+    try:
+        import gymnasium
+    except ImportError:
+        raise MissingExtra("gymnasium", "train") from None
+    if target not in gymnasium.registry:
+        names = [*EXAMPLES, *gymnasium.registry]
+        raise ValueError(
+            f"{target} is no example, no file and no Gymnasium id{nearest(target, names)} (examples: "
+            f"{', '.join(EXAMPLES)}; ids: {', '.join(TOY_TEXT)})"
+        )
+    return FiniteMDP.from_gymnasium(target, GYMNASIUM_GAMMA if gamma is None else gamma)
+
+
+def _row(solution: Any, state: int) -> list[str]:
+    """Writes a state's value, its bounds, and the policy: the likeliest actions with their probabilities."""
+    weights = solution.policy[state]
+    likeliest = np.argsort(-weights, kind="stable")[:_ACTIONS_SHOWN]
+    parts = [f"{action} ({weights[action]:.3g})" for action in likeliest if weights[action] > 0.0005]
+    policy = str(likeliest[0]) if weights[likeliest[0]] > 0.9995 else ", ".join(parts)
+    return [f"{solution.values[state]:.8g}", "", "", policy]
+
+
+def _abridged(states: int, row: Callable[[int], list[str]]) -> list[list[str]]:
+    """Makes the rows of a table; where there are many states, a gap stands for those in the middle."""
+    if states <= _STATES_SHOWN:
+        return [[str(state), *row(state)] for state in range(states)]
+    half = _STATES_SHOWN // 2
+    rows = [[str(state), *row(state)] for state in [*range(half), *range(states - half, states)]]
+    return [*rows[:half], [""] * len(rows[0]), *rows[half:]]
+
+
+def _write_solution(mdp: Any, solution: Any, path: Path) -> Path:
+    """Writes a line for each state and legal action, every number in full."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["state", "action", "value", "q", "lower", "upper", "policy"])
+        for state, action in np.argwhere(mdp.legal):
+            arrays = (solution.q, solution.lower, solution.upper, solution.policy)
+            cells = (float(array[state, action]) for array in arrays)
+            writer.writerow([int(state), int(action), float(solution.values[state]), *cells])
+    return path

@@ -1,0 +1,1 @@
+"""The paper's figures and tables, each a view of results."""
