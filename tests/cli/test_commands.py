@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from softbellman import cli
+from softbellman.cli import training
 
 from .conftest import MAIN, TINY, TRAIN
 
@@ -154,14 +154,14 @@ def test_l48_a_study_json_alone_reruns_the_study(softbellman, trained):
 
 
 def test_l41_a_resumed_study_has_the_threads_and_flags_it_was_begun_with(softbellman, trained, monkeypatch):
-    monkeypatch.setattr(cli, "_train_study", lambda *_, **__: 0)
+    monkeypatch.setattr(training, "_train_study", lambda *_, **__: 0)
     Path("begun").mkdir()
     record = json.loads((trained[0] / "study.json").read_text())
-    record["provenance"] |= {"threads": "3", "xla_flags": cli.DETERMINISTIC}
+    record["provenance"] |= {"threads": "3", "xla_flags": training.DETERMINISTIC}
     Path("begun/study.json").write_text(json.dumps(record))
     monkeypatch.setenv("XLA_FLAGS", "")
     assert softbellman("resume", "begun")[0] == 0
-    assert (os.environ["NPROC"], os.environ["XLA_FLAGS"]) == ("3", cli.DETERMINISTIC)
+    assert (os.environ["NPROC"], os.environ["XLA_FLAGS"]) == ("3", training.DETERMINISTIC)
     assert softbellman("resume", "begun", "--threads", "1")[0] == 0
     assert os.environ["NPROC"] == "1"
 
@@ -176,7 +176,9 @@ def test_l41_deterministic_is_a_flag_that_xla_knows(tmp_path):
         check=False,
     )
     assert (process.returncode, process.stderr) == (0, "")
-    assert json.loads((tmp_path / "study" / "study.json").read_text())["provenance"]["xla_flags"] == cli.DETERMINISTIC
+    assert (
+        json.loads((tmp_path / "study" / "study.json").read_text())["provenance"]["xla_flags"] == training.DETERMINISTIC
+    )
 
 
 def test_a_film_is_made_without_a_display(trained, softbellman, tmp_path):
@@ -203,7 +205,7 @@ import socket, sys
 def refuse(*_, **__):
     raise OSError("there is no network")
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
-from softbellman import cli
+from softbellman.cli import training
 assert cli.run(sys.argv[1:]) == 0
 print("trained")
 assert cli.run(["evaluate", "runs/gym-CartPole-v1-softmax-5-seed-3", "--episodes", "2"]) == 0

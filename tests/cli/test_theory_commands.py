@@ -23,9 +23,7 @@ def test_an_example_is_solved_printed_and_written(softbellman, tmp_path):
     assert max(map(len, out.splitlines())) <= 80
     assert "solved forest, max: 3 states, 2 actions, gamma 0.96" in " ".join(out.split())
     for state, value in enumerate([74.6496, 78.1056, 82.1056]):
-        row = re.search(rf"^ *{state} +{value} +(\S+) +(\S+) +0 *$", out, re.MULTILINE)
-        assert row, out
-        assert float(row[1]) <= value + 1e-6 and value - 1e-6 <= float(row[2])
+        assert re.search(rf"^ *{state} +{value:.6f} +0(?: +{value:.6f}){{3}} *$", out, re.MULTILINE), out
     table = pd.read_csv(tmp_path / "a/forest.csv")
     assert values(table) == pytest.approx([74.6496, 78.1056, 82.1056], abs=1e-9)
     assert table.groupby("state")["policy"].sum().tolist() == [1, 1, 1]
@@ -57,7 +55,10 @@ def test_an_environment_of_gymnasium_is_solved(softbellman, tmp_path):
 
 def test_many_states_are_abridged(softbellman, tmp_path):
     pytest.importorskip("gymnasium")
-    code, out, _ = softbellman("solve", "Taxi-v3", "--gamma", "0.9", "--out", "taxi.csv")
+    from gymnasium import registry
+
+    taxi = next(name for name in registry if name.startswith("Taxi-"))
+    code, out, _ = softbellman("solve", taxi, "--gamma", "0.9", "--out", "taxi.csv")
     assert code == 0
     assert len(out.splitlines()) < 40
     assert re.search(r"^ *499 ", out, re.MULTILINE)
@@ -73,7 +74,7 @@ def test_l20_all_fixed_points_are_told(softbellman):
     for value in (0.607769820648, 0.876888712437):
         assert min(abs(number - value) for number in found) < 1e-6
     assert re.search(r"unique +no", out)
-    assert re.search(r"point 1 +point 2", out)
+    assert re.search(r"value 1 +value 2", out)
 
 
 def test_l20_a_cycle_is_told(softbellman):

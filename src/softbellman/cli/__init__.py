@@ -6,22 +6,16 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-import numpy as np
-
 from softbellman import operators as ops
-from softbellman.cli import theory
+from softbellman.cli import theory, training
 from softbellman.cli.arguments import parse
-from softbellman.cli.commands import COMMANDS, Doctor, Evaluate, Operators, Resume, Train, Watch
-from softbellman.cli.tables import number, print_lines, print_table
+from softbellman.cli.commands import COMMANDS, Operators
+from softbellman.cli.tables import complain, print_table
 from softbellman.envs import nearest
-from softbellman.study import config as configs
 from softbellman.study.stopping import EXIT_CODE
-
-DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 
 def main() -> NoReturn:
@@ -43,15 +37,15 @@ def run(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        return _complain("stopped", EXIT_CODE)
+        return complain("stopped", EXIT_CODE)
     except ModuleNotFoundError as error:
-        return _complain(f'{error.name} is not installed; run: pip install "softbellman[all]"', 2)
+        return complain(f'{error.name} is not installed; run: pip install "softbellman[all]"', 2)
     except (ValueError, MemoryError, ImportError, OSError) as error:
-        return _complain(str(error) or type(error).__name__, 2)
+        return complain(str(error) or type(error).__name__, 2)
     except Exception as error:
         with tempfile.NamedTemporaryFile("w", prefix="softbellman-", suffix=".txt", delete=False) as file:
             file.write(traceback.format_exc())
-        return _complain(f"a fault of softbellman's own, {type(error).__name__}: {error} (all of it: {file.name})", 1)
+        return complain(f"a fault of softbellman's own, {type(error).__name__}: {error} (all of it: {file.name})", 1)
 
 
 def _run(words: list[str]) -> int:
@@ -68,195 +62,6 @@ def _run(words: list[str]) -> int:
     if name not in COMMANDS:
         raise ValueError(f"unknown command {name!r}{nearest(name, COMMANDS)} (there are {', '.join(COMMANDS)})")
     return _HANDLERS[name](parse(name, rest))
-
-
-def _train(command: Train) -> int:
-    from softbellman.study.store import Study, plain, require_new, require_same
-
-    if command.seed is not None and command.seeds is not None:
-        raise ValueError("give --seed or --seeds, not both")
-    preset = configs.preset(str(command.preset))
-    if command.loop.steps != preset.config.loop.steps and (command.steps or command.frames) is not None:
-        raise ValueError("give --loop.steps or one of --steps and --frames, not both")
-    seeds = list(command.seeds) if command.seeds is not None else [command.seed or 0]
-    operator = ops.parse(command.operator)
-    config = configs.Config(
-        learner=command.learner,
-        loop=command.loop,
-        network=command.network,
-        protocol=command.protocol,
-        checkpoint=command.checkpoint,
-    )
-    name = f"{plain(command.environment)}-{plain(str(operator))}-seed-{'-'.join(map(str, seeds))}"
-    out = command.out or Path("runs") / name
-    begun = Study(out) if (out / "study.json").exists() else None
-    _set_up_xla(command.threads, begun.record["provenance"] if begun else {}, deterministic=command.deterministic)
-    from softbellman.study.plan import plan as make_plan
-
-    plan = make_plan(command.environment, operator, seeds, config, steps=command.steps, frames=command.frames)
-    if begun is None:
-        require_new(out)
-    else:
-        require_same(begun, plan.environment, [plan.operator], plan.seeds, plan.config)
-    if command.dry_run:
-        where = configs.sources(plan.config, preset)
-        print_lines([("preset", f"{preset.name}: {preset.summary}")])
-        print_table(("field", "value", "from"), [(name, number(value), where[name]) for name, value in plan.settings()])
-        print_lines([*plan.summary(), *(("note", line) for line in plan.warnings())])
-        return 0
-    study = begun or Study.create(
-        out, plan.environment, [plan.operator], plan.seeds, plan.config, plan.facts, sys.argv[1:]
-    )
-    return _train_study(study, plan, quiet=command.quiet)
-
-
-def _resume(command: Resume) -> int:
-    from softbellman.study.store import Study
-
-    study = Study(command.study)
-    _set_up_xla(command.threads, study.record["provenance"])
-    from softbellman.study.plan import plan as make_plan
-
-    record = study.record
-    plan = make_plan(record["environment"], ops.parse(record["operators"][0]), record["seeds"], study.config)
-    return _train_study(study, plan, quiet=command.quiet, inexact=command.inexact)
-
-
-def _train_study(study: Any, plan: Any, *, quiet: bool, inexact: bool = False) -> int:
-    from softbellman.study import groups
-    from softbellman.study.progress import reporter
-    from softbellman.study.report import draw_curves
-    from softbellman.study.stopping import Stopped
-    from softbellman.study.store import read_status
-    from softbellman.training.host_loop import Diverged
-
-    if not quiet:
-        print_lines(plan.summary())
-    progress = reporter(plan.config.loop.steps, len(plan.seeds), quiet=quiet)
-    try:
-        groups.train(
-            study,
-            on_progress=progress.steps,
-            on_row=lambda index, row, phase: progress.score(
-                f"{study.runs[index].operator}, seed {study.runs[index].seed}", row.epoch, phase.mean, len(phase.scores)
-            ),
-            on_note=progress.note,
-            inexact=inexact,
-        )
-    except Stopped:
-        return _complain(f"stopped; to go on: softbellman resume {study.path}", EXIT_CODE)
-    except (ValueError, MemoryError):
-        raise
-    except Diverged as error:
-        return _complain(f"no run is left: {error}", 1)
-    except Exception as error:
-        file = study.runs[0].path / "error.txt"
-        return _complain(f"the run failed: {type(error).__name__}: {error} (all of it: {file})", 1)
-    finally:
-        progress.close()
-    picture = draw_curves([study], study.path / "curves.png")
-    if not quiet:
-        _print_results(study)
-        watch = f"softbellman watch {study.path if len(study.runs) == 1 else study.runs[0].path}"
-        print_lines([*(("note", line) for line in plan.warnings()), ("learning curves", str(picture))])
-        print_lines([("metrics", str(study.runs[0].path / "metrics.csv")), ("film a game", watch)])
-    diverged = [str(run.seed) for run in study.runs if read_status(run) == "diverged"]
-    return _complain(f"the runs of these seeds diverged: {', '.join(diverged)}", 1) if diverged else 0
-
-
-def _print_results(study: Any) -> None:
-    from softbellman.study.store import read_metrics
-
-    rows = []
-    for run in study.runs:
-        metrics = read_metrics(run.path / "metrics.csv")
-        overestimation = metrics["overestimation"][-1]
-        rows.append(
-            (
-                run.operator,
-                str(run.seed),
-                f"{metrics['episodes'][-1]:,.0f}",
-                f"{metrics['test_return'][-1]:.2f}",
-                f"{metrics['test_return'].max():.2f}",
-                "-" if np.isnan(overestimation) else f"{overestimation:+.2f}",
-            )
-        )
-    print_table(("operator", "seed", "games", "final score", "best score", "overestimation"), rows)
-
-
-def _evaluate(command: Evaluate) -> int:
-    _set_up_xla(command.threads)
-    from softbellman.study import play
-    from softbellman.study.statistics import mean_interval
-    from softbellman.study.store import find_run, write_record
-
-    study, run = find_run(command.run)
-    options: dict[str, Any] = {"episodes": command.episodes, "max_steps": command.max_steps, "seed": command.seed}
-    trained = play.evaluate(study, run, which=command.network, epsilon=command.epsilon, **options)
-    random = play.evaluate_random(run.environment, study.config, **options)
-    rows, notes = [], []
-    for policy, phase in ((run.operator, trained), ("random", random)):
-        interval = mean_interval(phase.scores)
-        rows.append(
-            (
-                policy,
-                f"{len(phase.scores):,}",
-                f"{phase.mean:.2f}",
-                "-" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}",
-                f"{np.median(phase.scores):g}",
-                f"{phase.scores.max():g}",
-                f"{phase.steps:,}",
-            )
-        )
-        if phase.unfinished:
-            notes.append(f"{policy}: no game ended within the budget; its score is that of the unfinished one")
-        elif len(phase.scores) < command.episodes:
-            notes.append(f"{policy}: the budget of steps ended the test after {len(phase.scores)} games")
-        if phase.identical:
-            notes.append(f"{policy}: {len(phase.scores)} identical episodes; nothing is known of other starts")
-        if interval is None:
-            notes.append(f"{policy}: one score shows no spread, so there is no interval")
-    tested = (
-        f"{command.network} network of seed {run.seed}, epsilon {command.epsilon:g}, games from seed {command.seed}"
-    )
-    print_lines([("tested", f"{run.environment}: {tested}")])
-    print_table(("policy", "games", "mean", "95% interval", "median", "best", "agent steps"), rows)
-    print_lines([("note", note) for note in notes])
-    if command.out is not None:
-        facts = {"environment": run.environment, "operator": run.operator, "training_seed": run.seed}
-        settings = {"network": command.network, "epsilon": command.epsilon, "seed": command.seed}
-        write_record(command.out, facts | settings, {"trained": trained, "random": random})
-        print_lines([("scores", str(command.out))])
-    return 0
-
-
-def _watch(command: Watch) -> int:
-    _set_up_xla(None)
-    from softbellman.study import play
-    from softbellman.study.store import find_run
-
-    study, run = find_run(command.run)
-    path, phase, pictures = play.watch(
-        study,
-        run,
-        command.out or run.path / "videos" / f"{command.network}-seed-{command.seed}.mp4",
-        which=command.network,
-        epsilon=command.epsilon,
-        episodes=command.episodes,
-        max_steps=command.max_steps,
-        seed=command.seed,
-    )
-    ended = f"not over after {phase.steps:,} agent steps" if phase.unfinished else "over"
-    scores = ", ".join(f"{score:g}" for score in phase.scores)
-    games = "1 game" if len(phase.scores) == 1 else f"{len(phase.scores)} games"
-    print_lines(
-        [
-            ("played", f"{run.environment}, {run.operator}, {command.network} network, epsilon {command.epsilon:g}"),
-            ("score", f"{scores} ({games}, {ended})"),
-            ("video", f"{path} ({pictures:,} pictures: the first, and one for each agent step)"),
-        ]
-    )
-    return 0
 
 
 def _operators(command: Operators) -> int:
@@ -287,50 +92,14 @@ def _operators(command: Operators) -> int:
     return 0
 
 
-def _doctor(_: Doctor) -> int:
-    _set_up_xla(None)
-    from softbellman.study.doctor import examine
-
-    checks = examine()
-    for check in checks:
-        print(f"{check.state:5} {check.name:15} {check.found}")
-    return 1 if any(check.state == "FAIL" for check in checks) else 0
-
-
 _HANDLERS: dict[str, Callable[[Any], int]] = {
-    "train": _train,
-    "resume": _resume,
-    "evaluate": _evaluate,
-    "watch": _watch,
+    "train": training.train,
+    "resume": training.resume,
+    "evaluate": training.evaluate,
+    "watch": training.watch,
     "operators": _operators,
     "solve": theory.solve,
     "simulate bias": theory.simulate_bias,
     "simulate comparison": theory.simulate_comparison,
-    "doctor": _doctor,
+    "doctor": training.doctor,
 }
-
-
-def _set_up_xla(threads: int | None, recorded: Mapping[str, Any] = {}, *, deterministic: bool = False) -> None:
-    """Tells XLA, before JAX loads, what results depend on in their last bits: threads and flags.
-
-    Args:
-        threads: size of its thread pool; by default what was recorded, else `NPROC`, else all cores.
-        recorded: the provenance of a study that is resumed.
-        deterministic: asks for operations that repeat to the last bit on a GPU.
-    """
-    from softbellman.study.provenance import available_cores
-
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads ({threads}) must be at least 1")
-    os.environ["NPROC"] = str(threads or recorded.get("threads") or os.environ.get("NPROC") or available_cores())
-    flags = os.environ.get("XLA_FLAGS") or recorded.get("xla_flags") or ""
-    if deterministic and DETERMINISTIC not in flags:
-        flags = f"{flags} {DETERMINISTIC}".strip()
-    if flags:
-        os.environ["XLA_FLAGS"] = flags
-
-
-def _complain(message: str, code: int) -> int:
-    """Says in one line what is wrong, and returns the exit code."""
-    print(f"softbellman: {' '.join(message.split())}", file=sys.stderr)
-    return code

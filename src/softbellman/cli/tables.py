@@ -1,6 +1,7 @@
 """What the commands print: tables that fit 80 columns, and labelled lines."""
 
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -39,6 +40,12 @@ def print_lines(lines: Iterable[tuple[str, str]]) -> None:
             ),
             flush=True,
         )
+
+
+def complain(message: str, code: int) -> int:
+    """Says in one line what is wrong, and returns the exit code."""
+    print(f"softbellman: {' '.join(message.split())}", file=sys.stderr)
+    return code
 
 
 def number(value: Any) -> str:

@@ -13,7 +13,6 @@ from softbellman.cli.commands import SimulateBias, SimulateComparison, Solve
 from softbellman.cli.tables import print_lines, print_table
 from softbellman.envs import MissingExtra, nearest
 
-TOY_TEXT = ("FrozenLake-v1", "FrozenLake8x8-v1", "Taxi-v3", "CliffWalking-v1")
 GYMNASIUM_GAMMA = 0.99  # its tables have no discount factor of their own
 
 _STATES_SHOWN = 20
@@ -41,16 +40,19 @@ def solve(command: Solve) -> int:
         [
             ("solved" if solution.converged else "not solved", f"{command.target}, {operator}: {size}"),
             ("by", reached),
-            ("only fixed point", solution.unique),
+            ("unique", solution.unique),
         ]
     )
-    headers = ("state", "value", "lower", "upper", "policy")
-    print_table(headers, _abridged(mdp.num_states, lambda state: _row(solution, state)))
+    if mdp.num_states > _STATES_SHOWN:
+        print_lines([("shown", f"{_STATES_SHOWN} of {mdp.num_states:,} states; --out FILE.csv writes all")])
+    headers = ("state", "value", "policy", "q", "lower", "upper")
+    print_table(headers, _abridged(mdp.num_states, lambda state: _row(mdp, solution, state)))
+    print_lines([("q, lower, upper", "of the likeliest action; every fixed point lies between the bounds")])
     if len(solution.fixed_points) > 1:
         points = [mdp.value(operator, q) for q in solution.fixed_points[:_FIXED_POINTS_SHOWN]]
-        headers = ("state", *(f"point {number}" for number in range(1, len(points) + 1)))
-        print_lines([("fixed points", f"{len(solution.fixed_points)} were found; their values:")])
-        rows = _abridged(mdp.num_states, lambda state: [f"{point[state]:.8g}" for point in points])
+        headers = ("state", *(f"value {number}" for number in range(1, len(points) + 1)))
+        print_lines([("fixed points", f"{len(solution.fixed_points)} were found; the values of the states at each:")])
+        rows = _abridged(mdp.num_states, lambda state: [f"{point[state]:z.6f}" for point in points])
         print_table(headers, rows)
     print_lines(("note", note) for note in solution.notes)
     if command.out is not None:
@@ -183,21 +185,24 @@ def _mdp(target: str, gamma: float | None) -> Any:
     except ImportError:
         raise MissingExtra("gymnasium", "train") from None
     if target not in gymnasium.registry:
-        names = [*EXAMPLES, *gymnasium.registry]
+        toys = [name for name, spec in gymnasium.registry.items() if ".toy_text." in str(spec.entry_point)]
+        with_table = [name for name in toys if not name.startswith("Blackjack")]
+        hint = nearest(target, [*EXAMPLES, *with_table])
         raise ValueError(
-            f"{target} is no example, no file and no Gymnasium id{nearest(target, names)} (examples: "
-            f"{', '.join(EXAMPLES)}; ids: {', '.join(TOY_TEXT)})"
+            f"{target} is no example, no file and no Gymnasium id{hint} (examples: {', '.join(EXAMPLES)}; ids, among "
+            f"others: {', '.join(with_table)})"
         )
     return FiniteMDP.from_gymnasium(target, GYMNASIUM_GAMMA if gamma is None else gamma)
 
 
-def _row(solution: Any, state: int) -> list[str]:
-    """Writes a state's value, its bounds, and the policy: the likeliest actions with their probabilities."""
+def _row(mdp: Any, solution: Any, state: int) -> list[str]:
+    """Writes a state's value, its policy, and the likeliest action's `q` with its bounds."""
     weights = solution.policy[state]
     likeliest = np.argsort(-weights, kind="stable")[:_ACTIONS_SHOWN]
-    parts = [f"{action} ({weights[action]:.3g})" for action in likeliest if weights[action] > 0.0005]
-    policy = str(likeliest[0]) if weights[likeliest[0]] > 0.9995 else ", ".join(parts)
-    return [f"{solution.values[state]:.8g}", "", "", policy]
+    shares = [f"{action} ({weights[action]:.0%})" for action in likeliest if weights[action] >= 0.005]
+    policy = "end" if mdp.terminal[state] else str(likeliest[0]) if weights[likeliest[0]] > 0.995 else " ".join(shares)
+    bounded = (array[state, likeliest[0]] for array in (solution.q, solution.lower, solution.upper))
+    return [f"{solution.values[state]:z.6f}", policy, *(f"{number:z.6f}" for number in bounded)]
 
 
 def _abridged(states: int, row: Callable[[int], list[str]]) -> list[list[str]]:
