@@ -205,7 +205,7 @@ import socket, sys
 def refuse(*_, **__):
     raise OSError("there is no network")
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
-from softbellman.cli import training
+from softbellman import cli
 assert cli.run(sys.argv[1:]) == 0
 print("trained")
 assert cli.run(["evaluate", "runs/gym-CartPole-v1-softmax-5-seed-3", "--episodes", "2"]) == 0
