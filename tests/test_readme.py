@@ -71,7 +71,8 @@ def run(command: str, *options: str, folder: Path) -> subprocess.CompletedProces
 
 
 def test_the_readme_shows_commands():
-    assert {shlex.split(command)[1] for command in commands()} >= {"train", "evaluate", "watch", "operators", "doctor"}
+    shown = {shlex.split(command, comments=True)[1] for command in commands()}
+    assert shown == {"train", "resume", "evaluate", "watch", "solve", "simulate", "operators", "doctor"}
 
 
 @pytest.mark.parametrize("command", commands())
@@ -90,6 +91,13 @@ def test_training_commands_are_valid(command, tmp_path):
         pytest.skip("too little memory here for the replay that the README's command asks for")
     assert result.returncode == 0, result.stderr
     assert not any(tmp_path.iterdir()), "a dry run leaves nothing behind"
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if command.split()[1] == "solve"])
+def test_mdps_that_are_shown_are_solved(command, tmp_path):
+    result = run(command, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("solved")
 
 
 def test_operators_can_be_listed(tmp_path):

@@ -53,6 +53,29 @@ def test_an_environment_of_gymnasium_is_solved(softbellman, tmp_path):
     assert softbellman("solve", "FrozenLake-v1", "--gamma", "0.5")[1].count("gamma 0.5") == 1
 
 
+WALK = """{"states": ["here", "there"], "actions": 2, "gamma": 0.9,
+ "transitions": [["here", 0, "there", 1.0, -1.0], ["there", 1, null, 1.0, 10.0, true]]}"""
+
+
+def test_a_file_is_solved(softbellman, tmp_path):
+    (tmp_path / "walk.json").write_text(WALK)
+    code, out, errors = softbellman("solve", "walk.json", "--out", "a.csv")
+    assert (code, errors) == (0, "")
+    assert "gamma 0.9" in out
+    table = pd.read_csv(tmp_path / "a.csv")
+    assert list(zip(table["state"], table["action"], table["q"], strict=True)) == [(0, 0, 8.0), (1, 1, 10.0)]
+    assert softbellman("solve", "walk.json", "--gamma", "0.5", "--out", "a.csv")[0] == 0
+    assert values(pd.read_csv(tmp_path / "a.csv")) == [4.0, 10.0]
+
+
+def test_l35_a_file_with_a_fault_is_named_with_it(softbellman, tmp_path):
+    (tmp_path / "walk.json").write_text(WALK.replace("1.0, -1.0", "0.5, -1.0"))
+    code, out, errors = softbellman("solve", "walk.json")
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"softbellman: walk\.json: .*state 0.*action 0.*0\.5.*\n", errors), errors
+    assert "no example, no file and no Gymnasium id" in softbellman("solve", "absent.json")[2]
+
+
 def test_many_states_are_abridged(softbellman, tmp_path):
     pytest.importorskip("gymnasium")
     from gymnasium import registry

@@ -149,12 +149,12 @@ class Solve:
 
     Attributes:
         target: an example such as `forest` or `two-fixed-points`, a Gymnasium id with a table of transitions such as
-            `FrozenLake-v1`, or a file.
+            `FrozenLake-v1`, or a .json or .npz file; `softbellman.tabular.files` describes both.
         operator: the operator's spec, as for `train`.
         gamma: discount factor; by default the example's or file's own, and 0.99 for Gymnasium.
         method: Newton's, or fixed-point iteration.
-        tolerance: largest error of a fixed point that passes for converged.
-        max_iterations: budget of iterations; by default the method's own.
+        tolerance: the largest error of the action values to put up with.
+        max_iterations: budget of iterations from each start; by default enough for a contraction.
         out: CSV file to write all to, one line for each state and action.
     """
 
