@@ -29,16 +29,16 @@ COLUMNS = ["pair", "place", "library", "steps", "updates", "seconds", "steps_per
 THEIRS, OURS = "stable-baselines3", "softbellman"
 
 
-def peer_python(folder: Path) -> Path:
-    """Return the Python of an environment that has the other library, making it on the first call."""
+def peer_python(folder: Path, requirements: tuple[list[str], ...], name: str) -> Path:
+    """Return the Python of an environment that has the other libraries, making it on the first call."""
     python = folder / "bin" / "python"
     ready = folder / ".ready"
-    wanted = json.dumps(PEER_REQUIREMENTS)
+    wanted = json.dumps(requirements)
     if not ready.exists() or ready.read_text() != wanted:
-        print(f"Installing Stable-Baselines3 into {folder}; this takes a few minutes.", flush=True)
+        print(f"Installing {name} into {folder}; this takes a few minutes.", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        for requirements in PEER_REQUIREMENTS:
-            subprocess.run([python, "-m", "pip", "install", "-qq", *requirements], check=True)
+        for packages in requirements:
+            subprocess.run([python, "-m", "pip", "install", "-qq", *packages], check=True)
         ready.write_text(wanted)
     return python
 
@@ -147,10 +147,9 @@ def print_speeds(what: str, ours: float, theirs: float) -> None:
 def main() -> None:
     """Measure, print, write."""
     options = read_options()
-    sides = {
-        OURS: (Path(sys.executable), "softbellman_dqn.py"),
-        THEIRS: (options.peer_python or peer_python(ROOT / "build" / "benchmarks" / "sb3"), "sb3_dqn.py"),
-    }
+    folder = ROOT / "build" / "benchmarks" / "sb3"
+    peer = options.peer_python or peer_python(folder, PEER_REQUIREMENTS, "Stable-Baselines3")
+    sides = {OURS: (Path(sys.executable), "softbellman_dqn.py"), THEIRS: (peer, "sb3_dqn.py")}
     keep_to_cores(options.threads)
     started = datetime.now(UTC)
     rows, versions = measure_pairs(sides, options)

@@ -175,6 +175,7 @@ def differentiate(op: Callable[..., Array], q: Array, selector: Array | None, wh
             "this operator defines no gradient(), and to derive it from NumPy arrays takes JAX: "
             "pip install 'softbellman[train]', or define gradient()."
         ) from None
+    register_pytrees()  # the operator may be older than the import of JAX
     with jax.enable_x64(True):
         return np.asarray(_slope()(q, op, selector, where), dtype=q.dtype)
 

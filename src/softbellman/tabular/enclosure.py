@@ -84,22 +84,21 @@ class Enclosure:
         """Bounds the distance of Q in the middle of the bounds from its fixed point, rounding aside."""
         return self.largest * (high - low) / 2
 
-    def rounding(self, values: Values, q: Values | None = None) -> float:
-        """Bounds the rounding error of `op(backup(V)) - V`, in units of value.
+    def rounding(self, values: Values, q: Values) -> float:
+        """Bounds the rounding error of `op(q) - V` with `q = backup(V)`, in units of value.
 
         That of `n` products, their sum, a discount and a reward is below `n + 4` units of their size; an operator is
         allowed `4 A + 8` units of the distance between the best and the worst action.
         """
-        size = float(np.abs(self.mdp.reward).max() + np.abs(values).max())
-        spread = 0.0
-        if q is not None:
-            worst = np.min(q, axis=1, where=self.mdp.legal, initial=np.inf)
-            spread = float(np.max(q.max(axis=1) - worst))
-        return UNIT * ((self.successors + 4) * size + (4 * self.mdp.num_actions + 8) * spread)
+        worst = np.where(self.mdp.legal, q, np.inf).min(axis=1)
+        return self._rounding_of_backup(values) + UNIT * (4 * q.shape[1] + 8) * float(np.max(q.max(axis=1) - worst))
 
-    def floor(self, values: Values) -> float:
+    def _rounding_of_backup(self, values: Values) -> float:
+        return UNIT * (self.successors + 4) * float(np.abs(self.mdp.reward).max() + np.abs(values).max())
+
+    def floor(self, values: Values, q: Values) -> float:
         """Gives the error of Q below which rounding hides all progress."""
-        return self.largest * self.rounding(values) / (1 - self.largest)
+        return self.largest * self.rounding(values, q) / (1 - self.largest)
 
     def bounds(self, values: Values, q: Values, residual: Values) -> tuple[Values, Values]:
         """Encloses the fixed point: `lower <= Q* <= upper`, `[S, A]` each, rounding included.
@@ -110,5 +109,5 @@ class Enclosure:
             residual: `[S]`, `op(q) - V`.
         """
         low, high = self.shifts(residual, self.rounding(values, q))
-        slack = self.rounding(np.array([np.abs(values).max(), low, high]))
+        slack = self._rounding_of_backup(np.append(values, [low, high])) * ~self.mdp.terminal[:, None]
         return q + self.discount * low - slack, q + self.discount * high + slack

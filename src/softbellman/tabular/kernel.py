@@ -115,11 +115,10 @@ def read_mask(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, de
     return mask
 
 
-def check_indices(name: str, index: NDArray, limit: int, named: int | None = None) -> None:
-    """Refuses an index that is not among `limit`, of which the message names `named`."""
+def check_indices(name: str, index: NDArray, limit: int) -> None:
+    """Refuses an index that is not from 0 to `limit - 1`."""
     if index.size and not np.issubdtype(index.dtype, np.integer):
         raise ValueError(f"transitions: {name} has dtype {index.dtype}; it must be whole numbers.")
     wrong = np.flatnonzero((index < 0) | (index >= limit))
     if wrong.size:
-        allowed = limit if named is None else named
-        raise ValueError(f"transition {wrong[0]}: {name} {index[wrong[0]]} is not among the {allowed}.")
+        raise ValueError(f"transition {wrong[0]}: {name} {index[wrong[0]]} is not among the {limit}.")

@@ -152,10 +152,14 @@ class FiniteMDP:
             shapes = ", ".join(str(x.shape) for x in lists)
             raise ValueError(f"transitions: the lists have shapes {shapes}; each must be [N].")
         s, a, onward, p, r, ended = lists
-        onward = np.where(ended, num_states, onward)
-        for name, index, limit in (("state", s, num_states), ("action", a, num_actions)):
+        onward = np.where(ended, 0, onward)
+        for name, index, limit in (
+            ("state", s, num_states),
+            ("action", a, num_actions),
+            ("next state", onward, num_states),
+        ):
             check_indices(name, index, limit)
-        check_indices("next state", onward, num_states + 1, named=num_states)
+        onward = np.where(ended, num_states, onward)
         rows = s.astype(np.int64) * num_actions + a
         shape = (num_states, num_actions)
         legal = np.zeros(shape, dtype=bool)
@@ -268,6 +272,25 @@ class FiniteMDP:
         q = np.asarray(q, np.float64)
         worth = np.asarray(operator(q, q, where=self.legal), np.float64)
         return np.where(self.terminal, 0.0, worth)
+
+    def values_of(self, operator: Operator, start: ArrayLike) -> Values:
+        """Gives the values `[S]` of action values `[S, A]`; values as they are, and 0 in terminal states.
+
+        Raises:
+            ValueError: it has another shape, or is not finite for a legal action.
+        """
+        start = np.array(start, np.float64)
+        if start.shape not in ((self.num_states,), self.reward.shape):
+            allowed = f"[{self.num_states}] or {list(self.reward.shape)}"
+            raise ValueError(
+                f"a start has shape {list(start.shape)}; it must be {allowed}, of values or action values."
+            )
+        wrong = ~np.isfinite(start) & (self.legal if start.ndim == 2 else True)
+        if wrong.any():
+            raise ValueError(f"a start is not finite at {np.argwhere(wrong)[0].tolist()}.")
+        if start.ndim == 2:
+            return self.value(operator, np.where(self.legal, start, -np.inf))
+        return np.where(self.terminal, 0.0, start)
 
     def apply(self, operator: Operator, q: ArrayLike) -> Values:
         """Applies the Bellman operator, `T Q = reward + gamma E[operator(Q(s', .))]` (eq. 2 to 4): `[S, A]`.

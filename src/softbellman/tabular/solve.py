@@ -1,0 +1,254 @@
+"""Fixed points of Bellman operators on finite MDPs, with what is known for certain about them.
+
+Where the Bellman operator is a contraction there is one fixed point, and two-sided bounds enclose it. Softmax need not
+contract: it can have several fixed points, and iteration can go round in a cycle. Then several starts are followed,
+and whatever they lead to is reported.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from softbellman import operators as ops
+from softbellman.tabular.bounds import softmax_lipschitz
+from softbellman.tabular.enclosure import Enclosure
+from softbellman.tabular.iteration import Point, Problem, Run, iterate, newton
+from softbellman.tabular.kernel import Values
+from softbellman.tabular.linear import LinearSolver, transitions
+from softbellman.tabular.mdp import FiniteMDP
+
+METHODS = ("newton", "iteration")
+SMALL = 200  # states up to which the spectral radius at a fixed point is worth its time
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A fixed point of a Bellman operator, and what else there is to know.
+
+    Attributes:
+        q: `[S, A]`, the action values; -inf where not legal.
+        values: `[S]`, `operator(q)`; 0 in terminal states.
+        policy: `[S, A]`, `operator.weights(q)`.
+        lower, upper: `[S, A]`, between which every fixed point lies for certain, rounding included; -inf and inf
+            where nothing is known. An action that is not legal has -inf in both.
+        residual: the largest `|T q - q|`.
+        iterations: how often the first start applied the Bellman operator; with Newton's method, its steps.
+        converged: whether `q` is as near to a fixed point as was asked for, or as rounding lets it be.
+        unique: "proved"; "unknown", if one fixed point was found and it need not be the only one; "no".
+        fixed_points: the action values of every fixed point found, `q` first if it is one.
+        cycle: the period in which plain iteration goes round, if it was seen to.
+        method: "newton" or "iteration".
+        notes: what a user of these numbers must know.
+    """
+
+    q: Values
+    values: Values
+    policy: Values
+    lower: Values
+    upper: Values
+    residual: float
+    iterations: int
+    converged: bool
+    unique: Literal["proved", "unknown", "no"]
+    fixed_points: tuple[Values, ...]
+    cycle: int | None
+    method: str
+    notes: tuple[str, ...] = field(default=())
+
+
+def solve(
+    mdp: FiniteMDP,
+    operator: ops.Operator,
+    *,
+    method: Literal["newton", "iteration"] = "newton",
+    tolerance: float = 1e-10,
+    start: ArrayLike | None = None,
+    starts: Any = (),
+    max_iterations: int | None = None,
+) -> Solution:
+    """Solves `Q = reward + gamma E[operator(Q(s', .))]`.
+
+    Args:
+        mdp: the MDP.
+        operator: any Bellman operator. A doubled one is given the same values twice, and so equals what it doubles.
+        method: "newton", which for the maximum is policy iteration; or "iteration", that is value iteration.
+        tolerance: the largest error of `q` to put up with. Where the operator is a contraction on this MDP, the bounds
+            show that it is met; else it stands for a residual of `tolerance * (1 - gamma) / gamma`. Where rounding
+            in float64 prevents it, `q` is as good as that allows, and a note says how good.
+        start: `[S, A]` action values, or `[S]` values, to start from; 0 by default.
+        starts: more of these. Looked at where the fixed point is not known to be the only one.
+        max_iterations: for each start; by default enough for a contraction, and a patient number else.
+
+    Raises:
+        TypeError: `operator` is no operator.
+        ValueError: an argument is out of range, or `gamma` too near to 1 for float64.
+
+    Example:
+        >>> from softbellman import operators as ops, tabular
+        >>> mdp = tabular.FiniteMDP([[[0.5, 0.5], [0, 1]], [[0.8, 0.2], [0.1, 0.9]]], [[5, 10], [-1, 2]], 0.9)
+        >>> solution = tabular.solve(mdp, ops.maximum())
+        >>> solution.values.round(6).tolist(), solution.unique
+        ([42.44186, 36.046512], 'proved')
+    """
+    if method not in METHODS:
+        raise ValueError(f"method ({method!r}) must be one of {', '.join(METHODS)}.")
+    if not (math.isfinite(tolerance) and tolerance > 0):
+        raise ValueError(f"tolerance ({tolerance}) must be above 0 and finite; it is in units of value, such as 1e-10.")
+    if max_iterations is not None and max_iterations < 1:
+        raise ValueError(f"max_iterations ({max_iterations}) must be at least 1; leave it out for the default.")
+    if not isinstance(operator, ops.Operator):
+        raise TypeError(f"{operator!r} is no operator; pass one such as softmax(5.0), or use parse() on a string.")
+    operator, laws, notes = _in_one_argument(operator)
+    actions = int(mdp.legal[~mdp.terminal].sum(axis=1).max(initial=1))
+    by_shifts = laws.monotone and laws.translation_equivariant
+    enclosure = Enclosure.of(mdp, lipschitz=_lipschitz(operator, laws, actions), by_shifts=by_shifts)
+    lower, upper = _band(mdp, operator, laws, enclosure, actions, tolerance)
+    points = [mdp.values_of(operator, np.zeros(mdp.num_states) if start is None else start)]
+    if not enclosure.sound:
+        ends = [x for x in (lower, upper) if np.isfinite(x[mdp.legal]).all()]
+        points += [mdp.values_of(operator, x) for x in (*starts, *ends)]
+        if laws.translation_equivariant:
+            points = _apart(points, enclosure)
+
+    problem, linear = Problem(mdp, operator, enclosure, tolerance), LinearSolver(mdp)
+    runs = [
+        newton(problem, x, linear, max_iterations) if method == "newton" else iterate(problem, x, max_iterations)
+        for x in points
+    ]
+    first = runs[0]
+    q, *others = (np.clip(_middle(enclosure, run.point), lower, upper) for run in runs)
+    values = mdp.value(operator, q)
+    residual = float(np.abs(np.subtract(mdp.backup(values), q, where=mdp.legal, out=np.zeros_like(q))).max())
+    found = _distinct([x for x, run in zip([q, *others], runs, strict=True) if run.converged], mdp, tolerance)
+    if enclosure.sound:
+        low, high = enclosure.bounds(first.point.values, first.point.q, first.point.residual)
+        lower, upper = np.maximum(low, lower), np.minimum(high, upper)
+    unique = "proved" if enclosure.sound else "unknown" if len(found) < 2 else "no"
+    notes += _notes(problem, runs, found, lower, upper, residual)
+    return Solution(
+        q=q,
+        values=values,
+        policy=operator.weights(q, where=mdp.legal),
+        lower=lower,
+        upper=upper,
+        residual=residual,
+        iterations=first.iterations,
+        converged=first.converged,
+        unique=unique,
+        fixed_points=tuple(found),
+        cycle=next((run.cycle for run in runs if run.cycle), None),
+        method=method,
+        notes=tuple(notes),
+    )
+
+
+def _in_one_argument(operator: ops.Operator) -> tuple[ops.Operator, ops.Laws, list[str]]:
+    """Gives an operator and its laws as a function of one set of values."""
+    if not isinstance(operator, ops.Double):
+        return operator, operator.laws, []
+    if operator.op.laws.averages_with_its_weights:
+        note = f"{operator} equals {operator.op} here, since both sets of values are the same."
+        return operator.op, operator.op.laws, [note]
+    return operator, ops.Laws(at_most_max=operator.op.laws.weights_are_policy), []  # the others hold one selector fixed
+
+
+def _lipschitz(operator: ops.Operator, laws: ops.Laws, actions: int) -> float:
+    if laws.non_expansion or (laws.monotone and laws.translation_equivariant):
+        return 1.0
+    return softmax_lipschitz(actions) if isinstance(operator, ops.Softmax) else math.inf
+
+
+def _band(
+    mdp: FiniteMDP, operator: ops.Operator, laws: ops.Laws, enclosure: Enclosure, actions: int, tolerance: float
+) -> tuple[Values, Values]:
+    """Encloses the fixed points of an operator that is not monotone by those of the maximum and mean: `[S, A]` each.
+
+    Only these need be monotone: `operator <= max` gives `Q <= Q*`, and a largest gap g between the two
+    `Q* - Q <= gamma / (1 - gamma) g` (Theorem 1 (I), with the sharp gap).
+    """
+    lower, upper = np.full_like(mdp.reward, -np.inf), np.where(mdp.legal, np.inf, -np.inf)
+    if enclosure.by_shifts:
+        return lower, upper
+    gap = operator.largest_gap(actions) if laws.within_largest_gap else math.inf
+    best = solve(mdp, ops.maximum(), tolerance=tolerance)
+    if laws.at_most_max:
+        upper = best.upper
+    if math.isfinite(gap):
+        lower = best.lower - enclosure.discount * gap / (1 - enclosure.largest)
+    if laws.at_least_mean and gap > np.ptp(mdp.reward) / (1 - enclosure.largest):
+        lower = solve(mdp, ops.mean(), tolerance=tolerance).lower
+    return lower, upper
+
+
+def _apart(points: list[Values], enclosure: Enclosure) -> list[Values]:
+    """Leaves out starts that differ from another by a constant: they lead to the same fixed point."""
+    if enclosure.largest - enclosure.smallest > 1e-12:
+        return points
+    kept: list[Values] = []
+    for point in points:
+        if all(np.ptp(point - other) > 1e-9 * np.abs(point).max(initial=1.0) for other in kept):
+            kept.append(point)
+    return kept
+
+
+def _middle(enclosure: Enclosure, point: Point) -> Values:
+    return point.q + enclosure.discount * ((point.low + point.high) / 2)
+
+
+def _distinct(found: list[Values], mdp: FiniteMDP, tolerance: float) -> list[Values]:
+    """Leaves out what is the same fixed point within the accuracy of the solver."""
+    kept: list[Values] = []
+    for q in found:
+        near = 1e3 * tolerance + 1e-9 * float(np.abs(q[mdp.legal]).max())
+        if all(np.abs(q[mdp.legal] - other[mdp.legal]).max() > near for other in kept):
+            kept.append(q)
+    return kept
+
+
+def _notes(
+    problem: Problem, runs: list[Run], found: list[Values], lower: Values, upper: Values, residual: float
+) -> list[str]:
+    """Says what the numbers alone do not."""
+    mdp, operator, enclosure, tolerance = problem
+    notes = []
+    first = runs[0]
+    if first.cycle:
+        notes.append(
+            f"Iteration goes round in a cycle of period {first.cycle}; q is one of its points, no fixed point."
+        )
+    elif not first.converged:
+        notes.append(
+            f"Not converged: the residual is {residual:.3g} after {first.iterations} iterations, and the tolerance "
+            f"{tolerance:g} asks for less; raise max_iterations or leave it out."
+        )
+    if enclosure.sound:
+        reached = float(np.max(upper[mdp.legal] - lower[mdp.legal])) / 2
+        if first.converged and reached > tolerance:
+            notes.append(
+                f"Rounding in float64 limits what can be proved: q is within {reached:.2g} of the fixed point, and the "
+                f"tolerance {tolerance:g} was asked for."
+            )
+        return notes
+    notes.append(
+        f"The Bellman operator of {operator} is not known to be a contraction here: {len(runs)} starts were followed, "
+        f"and {len(found)} different fixed points found. There may be more."
+    )
+    if not np.isfinite(lower[mdp.legal]).all() or not np.isfinite(upper[mdp.legal]).all():
+        notes.append(f"{operator} does not claim the laws from which bounds on both sides would follow.")
+    if mdp.num_states <= SMALL:
+        for i, q in enumerate(found):
+            radius = _spectral_radius(mdp, operator, q)
+            if radius > 1:
+                notes.append(
+                    f"Plain iteration moves away from fixed point {i + 1}: its spectral radius is {radius:.7g}."
+                )
+    return notes
+
+
+def _spectral_radius(mdp: FiniteMDP, operator: ops.Operator, q: Values) -> float:
+    onward: Any = transitions(mdp, np.asarray(operator.gradient(q, q, where=mdp.legal), np.float64))
+    onward = onward if isinstance(onward, np.ndarray) else onward.toarray()
+    return mdp.gamma * float(np.abs(np.linalg.eigvals(onward)).max())
