@@ -327,7 +327,8 @@ def test_a_stop_that_is_asked_for_comes_between_two_steps(tmp_path, undisturbed)
     assert notes == ["stopping: the state is saved first; once more to leave at once"]
     assert signal.getsignal(signal.SIGINT) == before
     assert [file.name for file in checkpoints(study)] == ["step-000000000124.safetensors"]
-    assert read_status(study.runs[0]) == "stopped"
+    status = json.loads((study.runs[0].path / "status.json").read_text())
+    assert status == {"state": "stopped", "agent_steps": 124} and not (study.runs[0].path / "error.txt").exists()
     groups.train(study)
     assert_equal(study, undisturbed)
 

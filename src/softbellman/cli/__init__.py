@@ -3,6 +3,7 @@
 import importlib.metadata
 import io
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -24,7 +25,10 @@ def main() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a letter that the terminal lacks is no fault
     sys.path.insert(0, "")  # `--operator package.module:name` finds what lies in the working directory
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code == EXIT_CODE:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is ending already
+    sys.exit(code)
 
 
 def run(words: list[str]) -> int:

@@ -138,7 +138,7 @@ def evaluate(command: Evaluate) -> int:
     _set_up_xla(command.threads)
     from softbellman.study import play
     from softbellman.study.statistics import mean_interval
-    from softbellman.study.store import find_run, write_record
+    from softbellman.study.store import find_run, load_params, write_record
 
     study, run = find_run(command.run)
     options: dict[str, Any] = {"episodes": command.episodes, "max_steps": command.max_steps, "seed": command.seed}
@@ -166,16 +166,20 @@ def evaluate(command: Evaluate) -> int:
             notes.append(f"{policy}: {len(phase.scores)} identical episodes; nothing is known of other starts")
         if interval is None:
             notes.append(f"{policy}: one score shows no spread, so there is no interval")
-    tested = (
-        f"{command.network} network of seed {run.seed}, epsilon {command.epsilon:g}, games from seed {command.seed}"
-    )
+    _, facts = load_params(run.path / f"{command.network}.safetensors")
+    network = f"{command.network} network of seed {run.seed}, after {facts['agent_steps']:,} agent steps"
+    tested = f"{network}, epsilon {command.epsilon:g}, games from seed {command.seed}"
     print_lines([("tested", f"{run.environment}: {tested}")])
     print_table(("policy", "games", "mean", "95% interval", "median", "best", "agent steps"), rows)
     print_lines([("note", note) for note in notes])
     if command.out is not None:
-        facts = {"environment": run.environment, "operator": run.operator, "training_seed": run.seed}
         settings = {"network": command.network, "epsilon": command.epsilon, "seed": command.seed}
-        write_record(command.out, facts | settings, {"trained": trained, "random": random})
+        record = {"environment": run.environment, "operator": run.operator, "training_seed": run.seed}
+        write_record(
+            command.out,
+            record | settings | {"agent_steps": facts["agent_steps"]},
+            {"trained": trained, "random": random},
+        )
         print_lines([("scores", str(command.out))])
     return 0
 

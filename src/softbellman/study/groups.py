@@ -12,7 +12,7 @@ from softbellman import operators as ops
 from softbellman.study.plan import make_env, make_network
 from softbellman.study.provenance import changes, provenance
 from softbellman.study.stopping import Stopped, StopRequests
-from softbellman.study.store import RunWriter, Study, decisive, plain, read_status
+from softbellman.study.store import RunWriter, Study, count_rows, decisive, plain, read_status
 from softbellman.training.checkpoint import Checkpoint, Checkpoints
 from softbellman.training.evaluation import TestPhase
 from softbellman.training.host_loop import HostLoop, Run
@@ -125,10 +125,10 @@ class _Group:
     def _put_aside(self) -> None:
         """Moves what runs without a checkpoint have written out of the way: they begin again, and nothing is lost."""
         for run in self.study.runs:
-            if run.path.exists():
+            if count_rows(run):
                 number = sum(1 for _ in run.path.parent.glob(f"{run.path.name}.before-*")) + 1
                 aside = run.path.rename(run.path.with_name(f"{run.path.name}.before-{number}"))
-                self.on_note(f"there is no checkpoint: the run begins again, and what it wrote before is in {aside}")
+                self.on_note(f"no checkpoint can be used: the run begins again, and what it wrote before is in {aside}")
 
     def _resume(self, loop: HostLoop, saved: Checkpoint, *, inexact: bool) -> None:
         notes = [f"perhaps not to the last bit: {change}" for change in changes(saved.facts["provenance"])]
@@ -163,13 +163,17 @@ class _Group:
         for index, writer in enumerate(self.writers):
             if index not in loop.diverged:
                 writer.status("finished", agent_steps=loop.agent_steps, updates=loop.updates)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.folder.parent, ignore_errors=True)  # a study is one group so far
 
     def record(self, error: BaseException) -> None:
         """Marks every run that is not over with what stopped it."""
         state = "failed" if isinstance(error, Exception) else "stopped"
         for index, writer in enumerate(self.writers):
-            if index not in self.marked:
+            if index in self.marked:
+                continue
+            if isinstance(error, Stopped):
+                writer.status(state, agent_steps=self.saved_steps)
+            else:
                 writer.error(state, traceback.format_exception_only(error)[-1].strip(), traceback.format_exc())
 
     def _test(self, loop: HostLoop, stop: StopRequests) -> None:

@@ -82,8 +82,9 @@ class Plan(NamedTuple):
     def _checkpoints(self) -> str:
         """Writes how often the state is saved, and what that takes of the disk."""
         settings = self.config.checkpoint
-        size = f"up to {self.replay_bytes:,} bytes each" if settings.replay else "without the replay"
-        return f"every {settings.minutes:g} minutes, {size}, the last {settings.keep} kept until the end"
+        size = f"up to {self.replay_bytes:,} bytes of replay each" if settings.replay else "without the replay"
+        often = f"every {settings.minutes:g} minutes" if settings.minutes else "after every step"
+        return f"{often}, {size}, the last {settings.keep} kept until the end"
 
     def _epsilon(self) -> str:
         """Writes the exploration rate at the corners of its schedule."""

@@ -242,6 +242,14 @@ class RunWriter:
         write_atomically(self.run.path / "metrics.csv", text.getvalue())
 
 
+def count_rows(run: RunPath) -> int:
+    """Counts the rows that a run has written so far."""
+    try:
+        return len((run.path / "metrics.csv").read_bytes().splitlines()) - 1
+    except OSError:
+        return 0
+
+
 def read_status(run: RunPath) -> str | None:
     """Returns how a run stands, as `RunWriter.status` recorded it, or None if it has not begun."""
     try:

@@ -220,6 +220,8 @@ def _parts(header: bytes, state: State) -> Iterator[bytes | memoryview]:
 
 def _read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
     """Returns the header and where the arrays start. No length in the file is believed before it is compared."""
+    if size < 10:
+        raise Damaged(f"it has {size} bytes, too few for any")
     file.seek(0)
     length = int.from_bytes(file.read(8), "little")
     if not 2 <= length <= min(size - 8, _LONGEST_HEADER):
