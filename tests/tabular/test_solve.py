@@ -317,8 +317,9 @@ def test_the_band_of_softmax_holds_every_fixed_point_found(seed, tau, gamma):
 def test_the_band_of_softmax_is_that_of_the_sharp_gap():
     mdp, op = small(0.9), ops.softmax(4.0)
     solution, best = solve(mdp, op), solve(mdp, ops.maximum())
-    np.testing.assert_allclose(solution.upper, best.q, atol=1e-9)
-    np.testing.assert_allclose(solution.lower, best.q - 9 * op.largest_gap(2), atol=1e-9)
+    np.testing.assert_allclose(solution.upper, best.q, atol=1e-6)
+    np.testing.assert_allclose(solution.lower, best.q - 9 * op.largest_gap(2), atol=1e-6)
+    assert (solution.upper >= best.q).all()
 
 
 def test_a_softmax_that_is_the_mean_has_the_mean_below():
@@ -404,7 +405,7 @@ def test_l20_newton_finds_the_fixed_point_that_iteration_goes_round():
     assert solution.values[0] == pytest.approx(7.591486182385, abs=1e-9) and solution.converged
     assert any("spectral radius is 1.08385" in note for note in solution.notes)
     assert (solution.lower[0] <= solution.q[0]).all() and (solution.q[0] <= solution.upper[0]).all()
-    assert solution.upper[0].max() == pytest.approx(10.0)
+    assert solution.upper[0].max() == pytest.approx(10.0, abs=1e-4)
 
 
 def test_l20_two_identical_actions_end_within_two_rounds_and_the_first_is_taken():

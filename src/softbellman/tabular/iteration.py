@@ -15,7 +15,7 @@ PATIENCE = 100_000  # plain iterations where no rate of contraction is known
 MOST_STEPS = 200  # of Newton's method
 SETBACKS = 25  # how often a step may make things worse before plain iteration takes over
 SWEEPS = 5  # plain iterations that follow a step which did not halve the error
-ROUGH = 1e-4  # accuracy of the first steps' linear systems
+ROUGH, FINE = 1e-4, 1e-6  # accuracies of linear systems: of all, and of one that may be the last
 SETTLED = 0.01  # the part of the policy that changes in a step below which it is worth solving for in full
 
 
@@ -111,8 +111,8 @@ def newton(problem: Problem, values: Values, linear: LinearSolver, max_iteration
     """Solves `V = op(backup(V))` by Newton's method; for the maximum this is policy iteration.
 
     One step solves the equation with the operator replaced by its tangent, `(I - gamma G P) x = op(backup(V)) - V`,
-    G being the gradient: at first roughly, then as well as the last steps were worth. Where an operator is convex and
-    monotone the steps cannot fail. Where they do, plain iteration takes over.
+    G being the gradient. For a monotone and convex operator exact steps cannot fail (Howard, 1960, for the maximum).
+    Where steps do fail, plain iteration takes over.
     """
     best, k = evaluate(problem, values), 1
     point, last, setbacks = best, None, 0
@@ -127,7 +127,8 @@ def newton(problem: Problem, values: Values, linear: LinearSolver, max_iteration
         best = min(best, point, key=lambda p: p.error)
         gain = point.error / previous.error
         stalls, setbacks = gain > 0.5, setbacks + (gain >= 1)
-        accuracy = min(ROUGH, max(gain**2, 0.1 * problem.tolerance / max(point.error, 1e-300)))
+        enough = 0.1 * problem.tolerance / max(point.error, problem.tolerance)
+        accuracy = enough if FINE <= enough <= ROUGH else ROUGH
     return Run(point, k, True, None)
 
 

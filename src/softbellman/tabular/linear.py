@@ -49,6 +49,8 @@ class LinearSolver:
                 return np.asarray(np.linalg.solve(_matrix(dense, gamma), b), np.float64)
             except np.linalg.LinAlgError:  # singular, as only an operator that is not monotone makes it
                 return b
+        if self._horizon is not None:
+            chain = _summed(chain)
         x, done = self._iterate(chain, gamma, b, accuracy, AIDED if self._factors else UNAIDED, self._factors)
         if not done:
             self._factors = _factorise(_matrix(chain, gamma))
@@ -71,9 +73,10 @@ class LinearSolver:
             if done:
                 return x
             self._horizon = 10.0
+        chain = _summed(chain)
         x, done = self._iterate(chain, min(gamma, 1 - 1 / self._horizon), b, accuracy, UNAIDED)
-        self._horizon *= 2.0 if done else 0.5
-        return x
+        self._horizon = min(2 * self._horizon, 1 / (1 - gamma)) if done else self._horizon / 4
+        return x if done else b
 
     def _iterate(
         self, chain: Any, discount: float, b: Values, accuracy: float, rounds: int, factors: Solver | None = None
@@ -102,6 +105,15 @@ def transitions(mdp: FiniteMDP, weights: Values) -> Any:
     rows = kernel if starts[-1] == used.size else kernel[np.flatnonzero(used)]
     data = rows.data * np.repeat(weights[used], np.diff(rows.indptr))
     return sparse.csr_array((data, rows.indices, rows.indptr[starts]), shape=(num_states, num_states))
+
+
+def _summed(chain: Any) -> Any:
+    """Puts the parts of each entry together, if there are many: worth it for many products with the matrix."""
+    if isinstance(chain, np.ndarray) or chain.nnz < 8 * chain.shape[0]:
+        return chain
+    chain = chain.copy()
+    chain.sum_duplicates()
+    return chain
 
 
 def _matrix(chain: Any, discount: float) -> Any:

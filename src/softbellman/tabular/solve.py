@@ -113,9 +113,11 @@ def solve(
         if laws.translation_equivariant:
             points = _apart(points, enclosure)
 
-    problem, linear = Problem(mdp, operator, enclosure, tolerance), LinearSolver(mdp)
+    problem = Problem(mdp, operator, enclosure, tolerance)
     runs = [
-        newton(problem, x, linear, max_iterations) if method == "newton" else iterate(problem, x, max_iterations)
+        newton(problem, x, LinearSolver(mdp), max_iterations)
+        if method == "newton"
+        else iterate(problem, x, max_iterations)
         for x in points
     ]
     first = runs[0]
@@ -173,11 +175,12 @@ def _band(
     if enclosure.by_shifts:
         return lower, upper
     gap = operator.largest_gap(actions) if laws.within_largest_gap else math.inf
-    best = solve(mdp, ops.maximum(), tolerance=tolerance)
+    width = gap / (1 - enclosure.largest) if math.isfinite(gap) else 0.0
+    best = solve(mdp, ops.maximum(), tolerance=max(tolerance, 1e-6 * width))
     if laws.at_most_max:
         upper = best.upper
     if math.isfinite(gap):
-        lower = best.lower - enclosure.discount * gap / (1 - enclosure.largest)
+        lower = best.lower - enclosure.discount * width
     if laws.at_least_mean and gap > np.ptp(mdp.reward) / (1 - enclosure.largest):
         lower = solve(mdp, ops.mean(), tolerance=tolerance).lower
     return lower, upper
