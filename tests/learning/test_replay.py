@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, combine_pvalues
 
+from softbellman import memory
 from softbellman.envs.step import Step
-from softbellman.learning import replay as replay_module
-from softbellman.learning.replay import FrameReplay, available_memory, require_memory
+from softbellman.learning.replay import FrameReplay
+from softbellman.memory import available_memory, require_memory
 
 GAMMA = 0.9
 GOES_ON, LIFE_LOST, TERMINATED, TRUNCATED, BOTH = "goes on", "life lost", "terminated", "truncated", "both"
@@ -229,8 +230,8 @@ def test_l4_a_control_group_above_the_process_limits_it(tmp_path, version):
         for name, text in ((limit, most), (usage, "700"), ("memory.stat", f"anon 5\n{cache} 300")):
             (mount / folder / name).write_text(text + "\n")
     (tmp_path / "groups").write_text(f"7:cpu:/job\n{line}/job/task\n")
-    assert list(replay_module._left_by_control_groups(str(tmp_path / "groups"), str(tmp_path))) == [600]
-    assert list(replay_module._left_by_control_groups(str(tmp_path / "none"), str(tmp_path))) == []
+    assert list(memory._left_by_control_groups(str(tmp_path / "groups"), str(tmp_path))) == [600]
+    assert list(memory._left_by_control_groups(str(tmp_path / "none"), str(tmp_path))) == []
 
 
 @pytest.mark.parametrize("end", EVENTS)

@@ -4,7 +4,6 @@ import pytest
 
 from softbellman import envs
 from softbellman.envs import MissingExtra
-from softbellman.learning import replay
 from softbellman.study import doctor
 
 
@@ -39,7 +38,7 @@ def test_a_fault_and_too_little_memory_are_failures(monkeypatch):
         raise RuntimeError("the emulator does not start")
 
     monkeypatch.setattr(envs, "make", broken)
-    monkeypatch.setattr(replay, "available_memory", lambda: 2 * 10**9)
+    monkeypatch.setattr(doctor, "available_memory", lambda: 2 * 10**9)
     found = checks()
     assert found["Atari"].state == found["memory"].state == "FAIL"
     assert "the emulator does not start" in found["Atari"].found

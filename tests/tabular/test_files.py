@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from softbellman import memory
 from softbellman import operators as ops
 from softbellman.tabular import FiniteMDP, files, solve
 from softbellman.tabular.files import read_mdp
@@ -167,13 +168,13 @@ def test_a_small_file_that_announces_a_large_array_is_refused_before_memory_is_t
 @pytest.mark.parametrize(("name", "content"), [("a.json", DOCUMENT), ("a.npz", LISTS)])
 def test_what_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch, name, content):
     path = written(tmp_path / name, content)
-    monkeypatch.setattr(files, "_available_memory", lambda: 64.0)
+    monkeypatch.setattr(files, "available_memory", lambda: 64.0)
     with pytest.raises(MemoryError, match=rf"{name}: it would take up to 0.0 GiB of memory"):
         read_mdp(path)
 
 
 def test_the_memory_there_is_is_known_here():
-    assert 2**26 < files._available_memory() < 2**50
+    assert 2**26 < memory.available_memory() < 2**50
 
 
 def test_a_file_that_is_not_there(tmp_path):

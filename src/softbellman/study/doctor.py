@@ -4,6 +4,7 @@ import importlib.metadata
 import platform
 from typing import Literal, NamedTuple
 
+from softbellman.memory import available_memory
 from softbellman.study.provenance import available_cores
 
 EXTRAS = {
@@ -46,7 +47,7 @@ def examine() -> list[Check]:
 
 def _memory() -> Check:
     try:
-        from softbellman.learning.replay import FrameReplay, available_memory
+        from softbellman.learning.replay import FrameReplay
     except ImportError as error:
         return Check("memory", "-", str(error))
     memory, needed = available_memory(), FrameReplay.bytes_needed(1_000_000, (4, 84, 84), "uint8", 4)

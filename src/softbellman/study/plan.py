@@ -9,7 +9,8 @@ from softbellman import operators as ops
 from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
 from softbellman.learning.learner import epsilon_at
 from softbellman.learning.networks import Network, mlp, nature_cnn
-from softbellman.learning.replay import FrameReplay, available_memory, require_memory
+from softbellman.learning.replay import FrameReplay
+from softbellman.memory import available_memory, require_memory
 from softbellman.study.config import PRESETS, Config, NetworkSettings, checked, fields, replaced
 from softbellman.training.streams import LARGEST_SEED
 

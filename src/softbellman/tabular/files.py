@@ -20,7 +20,6 @@ An .npz file has arrays named after the arguments of `FiniteMDP` (`transition` a
 
 import json
 import math
-import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +27,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from softbellman.memory import available_memory
 from softbellman.tabular.mdp import FiniteMDP
 
 _DENSE = ("transition", "reward", "terminal", "legal")
@@ -210,20 +210,8 @@ def _check_names(given: dict[str, Any], needed: tuple[str, ...], allowed: tuple[
 
 def _check_memory(needed: int) -> None:
     """Refuses what would not fit, where the system says how much memory there is."""
-    available = _available_memory()
-    if needed > available:
+    available = available_memory()
+    if available is not None and needed > available:
         raise MemoryError(
             f"it would take up to {needed / 2**30:.1f} GiB of memory, and {available / 2**30:.1f} are free."
         )
-
-
-def _available_memory() -> float:
-    counters = Path("/proc/meminfo")
-    if counters.exists():
-        for line in counters.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return math.inf

@@ -1,0 +1,67 @@
+"""How much memory there is, asked before any is taken."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def require_memory(bytes_needed: int, available: int | None, field: str) -> None:
+    """Refuses a request that does not fit into memory, before any work is done.
+
+    Args:
+        bytes_needed: bytes that will be allocated.
+        available: bytes that can be had, as `available_memory()` says; None, when unknown, checks nothing.
+        field: the configuration field to lower.
+
+    Raises:
+        MemoryError: with both numbers and the field.
+    """
+    if available is not None and bytes_needed > available:
+        raise MemoryError(
+            f"{bytes_needed:,} bytes needed ({bytes_needed / 2**30:.2f} GiB), {available:,} available "
+            f"({available / 2**30:.2f} GiB): lower {field}, to {available / bytes_needed:.1%} of its value at most."
+        )
+
+
+def available_memory() -> int | None:
+    """Returns the bytes a process can still allocate without swapping, or None where the system does not say.
+
+    The lower of Linux's `MemAvailable` and what the memory limits of the process's control groups leave.
+    """
+    try:
+        fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        available = int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        for pages in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES"):
+            try:
+                return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
+            except (AttributeError, OSError, ValueError):
+                continue
+        return None
+    return min([available, *_left_by_control_groups()])
+
+
+def _left_by_control_groups(proc: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> Iterator[int]:
+    """Yields the bytes that each limited group, or group above it, leaves; file cache it can drop counts as free."""
+    try:
+        groups = [line.split(":", 2) for line in Path(proc).read_text().splitlines()]
+    except OSError:
+        return
+    for _, controllers, path in groups:
+        if controllers == "":
+            mount, limit, usage, cache = Path(root), "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            mount, limit, usage = Path(root) / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            cache = "total_inactive_file"
+        else:
+            continue
+        group = mount / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if not folder.is_relative_to(mount):
+                break
+            try:
+                statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                used = int((folder / usage).read_text()) - int(statistics[cache])
+                yield max(int((folder / limit).read_text()) - used, 0)
+            except (OSError, KeyError, ValueError):
+                continue  # no such file here, or no limit ("max")
