@@ -16,13 +16,13 @@ PAPERS = ["max", "double(max)"] + [
 @pytest.fixture
 def drawn(monkeypatch):
     """Every figure that is drawn, after it was saved."""
-    figures, save = [], simulations._save
+    figures, save = [], simulations.save_picture
 
     def keep(figure, path):
         figures.append(figure)
         return save(figure, path)
 
-    monkeypatch.setattr(simulations, "_save", keep)
+    monkeypatch.setattr(simulations, "save_picture", keep)
     return figures
 
 

@@ -157,7 +157,7 @@ def test_a_study_that_is_over_is_left_alone(undisturbed):
 def test_what_is_no_longer_the_same_is_said(begun, monkeypatch):
     now = provenance.provenance() | {"threads": "64"}
     now["versions"] = now["versions"] | {"jax": "9.9.9"}
-    monkeypatch.setattr(provenance, "provenance", lambda: now)
+    monkeypatch.setattr(groups, "provenance", lambda: now)
     notes = []
     groups.train(begun, on_note=notes.append)
     then = begun.record["provenance"]

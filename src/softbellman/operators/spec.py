@@ -91,7 +91,17 @@ def plain_name(op: Operator) -> str:
         >>> plain_name(core.double(core.softmax(5.0)))
         'double-softmax-5'
     """
-    return re.sub(r"[^\w.+-]+", "-", spell(op)).strip("-")
+    return plain(spell(op))
+
+
+def plain(name: str) -> str:
+    """Write a name in letters that any path takes, and that lead out of no directory.
+
+    Example:
+        >>> plain("atari/breakout"), plain("double(softmax(5))"), plain("..")
+        ('atari-breakout', 'double-softmax-5', '')
+    """
+    return re.sub(r"[^\w.+-]+", "-", name).strip("-.")
 
 
 def _shortest(value: Any) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from softbellman.operators import Operator
 from softbellman.simulation import Cell, Curve, parameter
+from softbellman.study.report import COLOURS, save_picture, tidy
 
 _SIGNS = {"tau": "τ", "omega": "ω"}
 _MARKERS = "osD^vP*X"
@@ -59,7 +60,7 @@ def draw_bias(cells: Sequence[Cell], path: Path) -> Path:
         axis.set(xlabel="number of actions", title=_title(panel))
     axes[0].set_ylabel("overestimation error")
     figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    return _save(figure, path)
+    return save_picture(figure, path)
 
 
 def draw_comparison(curves: Sequence[Curve], path: Path) -> Path:
@@ -91,7 +92,7 @@ def draw_comparison(curves: Sequence[Curve], path: Path) -> Path:
     for axis in axes:
         axis.set(xlabel="τ or ω", xlim=(0, None), ylim=(min(0.0, axis.get_ylim()[0]), None))
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(actions), frameon=False)
-    return _save(figure, path)
+    return save_picture(figure, path)
 
 
 def family(operator: Operator) -> str:
@@ -110,8 +111,6 @@ def _title(panel: tuple[str, float] | None) -> str:
 
 
 def _style(number: int) -> dict[str, Any]:
-    from softbellman.study.report import COLOURS
-
     return {"color": COLOURS[number % len(COLOURS)]}
 
 
@@ -121,12 +120,5 @@ def _figure(panels: int, width: float) -> tuple[Any, Any]:
     figure = Figure(figsize=(width * panels, 3.8), layout="constrained")
     axes = np.atleast_1d(figure.subplots(1, panels, sharey=True))
     for axis in axes:
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
+        tidy(axis)
     return figure, axes
-
-
-def _save(figure: Any, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
-    return path

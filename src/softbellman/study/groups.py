@@ -26,7 +26,7 @@ HINT = (
 OVER = ("finished", "diverged")
 
 
-def _say_nothing(_: Any) -> None:
+def _say_nothing(*_: Any) -> None:
     pass
 
 
@@ -34,7 +34,7 @@ def train(
     study: Study,
     *,
     on_progress: Callable[[int], None] = _say_nothing,
-    on_row: Callable[[int, MetricsRow, TestPhase], None] | None = None,
+    on_row: Callable[[int, MetricsRow, TestPhase], None] = _say_nothing,
     on_note: Callable[[str], None] = _say_nothing,
     inexact: bool = False,
 ) -> None:
@@ -63,7 +63,7 @@ def train(
             on_note("every run of this study is over; nothing was done")
             return
         stop = stack.enter_context(StopRequests(on_note))
-        on_progress, on_row = _unfailing(on_progress, on_note), _unfailing(on_row or (lambda *_: None), on_note)
+        on_progress, on_row = _unfailing(on_progress, on_note), _unfailing(on_row, on_note)
         group = _Group(study, on_row, on_note)
         try:
             loop = group.begin(stack, inexact=inexact)
@@ -89,11 +89,12 @@ class _Group:
     def begin(self, stack: ExitStack, *, inexact: bool) -> HostLoop:
         """Makes the loop, and puts it where the newest checkpoint was, if there is one."""
         saved = self.checkpoints.newest(self.on_note)
-        if saved is not None:
-            self._refuse_other_settings(saved)
-        else:
+        if saved is None:
             self._put_aside()
-        rows = saved.facts["rows"] if saved is not None else [()] * len(self.study.runs)
+            rows = [()] * len(self.study.runs)
+        else:
+            self._refuse_other_settings(saved)
+            rows = saved.facts["rows"]
         columns = MetricsRow._fields
         self.writers = [RunWriter(run, columns, own) for run, own in zip(self.study.runs, rows, strict=True)]
         environment, config = self.study.record["environment"], self.config
@@ -131,10 +132,12 @@ class _Group:
                 self.on_note(f"no checkpoint can be used: the run begins again, and what it wrote before is in {aside}")
 
     def _resume(self, loop: HostLoop, saved: Checkpoint, *, inexact: bool) -> None:
-        notes = [f"perhaps not to the last bit: {change}" for change in changes(saved.facts["provenance"])]
+        notes = [
+            f"perhaps not to the last bit: {change}" for change in changes(saved.facts["provenance"], self.provenance)
+        ]
         notes += restore(loop, saved, inexact=inexact)
         self.saved_steps = loop.agent_steps
-        self.study.record_resumption(loop.agent_steps, notes)
+        self.study.record_resumption(loop.agent_steps, notes, self.provenance)
         self.on_note(f"goes on from agent step {loop.agent_steps:,}" + ("" if notes else ", exactly as it was"))
         for note in notes:
             self.on_note(note)

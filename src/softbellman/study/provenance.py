@@ -31,15 +31,15 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def changes(recorded: Mapping[str, Any]) -> list[str]:
-    """Says what has changed since a `provenance` was recorded that results depend on in their last bits."""
-    now, notes = provenance(), []
-    for package, version in recorded["versions"].items():
+def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Says in what two provenances differ that results depend on in their last bits."""
+    notes = []
+    for package, version in then["versions"].items():
         if now["versions"].get(package) != version:
             notes.append(f"{package} {version} then, {now['versions'].get(package, 'missing')} now")
     for name in ("python", "machine", "processor", "threads", "xla_flags", "revision"):
-        if now[name] != recorded.get(name):
-            notes.append(f"{name} {recorded.get(name)} then, {now[name]} now")
+        if now[name] != then.get(name):
+            notes.append(f"{name} {then.get(name)} then, {now[name]} now")
     return notes
 
 

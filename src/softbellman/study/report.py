@@ -1,6 +1,7 @@
 """Pictures of what a study found."""
 
 from pathlib import Path
+from typing import Any
 
 from softbellman.study.store import Study, read_metrics
 
@@ -50,17 +51,27 @@ def draw_curves(studies: list[Study], path: Path) -> Path:
     for axis, (_, title, label) in zip(axes.flat, PANELS, strict=True):
         axis.set(title=title, ylabel=label, xlabel=f"agent steps{unit}", xlim=(0, None))
         axis.xaxis.set_major_formatter(_thousands)
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
+        tidy(axis)
     axes.flat[2].axhline(0.0, color="0.5", linewidth=0.8)
     for number, operator in enumerate(operators):
         axes.flat[0].plot([], [], color=COLOURS[number % len(COLOURS)], label=operator)
     axes.flat[0].legend(frameon=False)
     seed_text = f"seed {min(seeds)}" if len(seeds) == 1 else f"{len(seeds)} seeds, one line each"
     figure.suptitle(f"{environments.pop()}, {seed_text}", fontsize="medium")
+    return save_picture(figure, path)
+
+
+def save_picture(figure: Any, path: Path) -> Path:
+    """Writes a figure, the same bytes at any time, in the format of the path's ending; returns `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path
+
+
+def tidy(axis: Any) -> None:
+    """Gives an axis its grid, and takes away its upper and right frame."""
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
 
 
 def _thousands(value: float, _: int) -> str:

@@ -12,7 +12,6 @@ import fcntl
 import io
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softbellman.envs import nearest
+from softbellman.operators.spec import plain
 from softbellman.study.config import Config, checked, fields, replaced
 from softbellman.study.provenance import provenance
 from softbellman.training import checkpoint
@@ -124,9 +124,9 @@ class Study:
             file.flush()
             yield
 
-    def record_resumption(self, agent_steps: int, notes: list[str]) -> None:
+    def record_resumption(self, agent_steps: int, notes: list[str], made_with: dict[str, Any]) -> None:
         """Adds to `study.json` that training went on, from which step, with what, and what was not as before."""
-        resumption = {"agent_steps": agent_steps, "notes": notes, "provenance": provenance()}
+        resumption = {"agent_steps": agent_steps, "notes": notes, "provenance": made_with}
         self.record.setdefault("resumptions", []).append(resumption)
         write_atomically(self.path / "study.json", json.dumps(self.record, indent=2) + "\n")
 
@@ -316,17 +316,9 @@ def write_record(path: Path, facts: dict[str, Any], phases: dict[str, TestPhase]
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes a file beside its place and moves it there: a reader never sees half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    data = content.encode() if isinstance(content, str) else content
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Writes a file whole or not at all; see `training.checkpoint.replacing`."""
+    with checkpoint.replacing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def config_from(record: dict[str, Any]) -> Config:
@@ -354,12 +346,3 @@ def config_from(record: dict[str, Any]) -> Config:
 def decisive(config: Config) -> dict[str, Any]:
     """Returns the fields by dotted name that results depend on, their values as JSON holds them."""
     return json.loads(json.dumps({name: value for name, value in fields(config) if not name.startswith("checkpoint.")}))
-
-
-def plain(name: str) -> str:
-    """Writes a name in letters that any path takes.
-
-    >>> plain("atari/breakout"), plain("double(softmax(5))")
-    ('atari-breakout', 'double-softmax-5')
-    """
-    return re.sub(r"[^\w.+-]+", "-", name).strip("-.")

@@ -12,6 +12,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -61,15 +62,26 @@ def save(path: Path, state: State) -> None:
         OSError: the file can't be written: the disk is full, say. What was at `path` is untouched.
     """
     header = _header(state).encode()
+    with replacing(path) as file:
+        total = hashlib.sha256()
+        for part in _parts(header, state):
+            total.update(part)
+            file.write(part)
+        file.seek(8 + header.index(_NO_SUM.encode()))
+        file.write(total.hexdigest().encode())
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file beside `path`, and moves it there once it is written: a reader never sees half of it.
+
+    Raises:
+        OSError: it can't be written: the disk is full, say. What was at `path` is untouched.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
-            total = hashlib.sha256()
-            for part in _parts(header, state):
-                total.update(part)
-                file.write(part)
-            file.seek(8 + header.index(_NO_SUM.encode()))
-            file.write(total.hexdigest().encode())
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
