@@ -16,6 +16,20 @@ TRAIN = ["train", "gym/CartPole-v1", "--operator", "softmax:5", "--seed", "3", *
 MAIN = "from softbellman.cli import main; main()"
 
 
+def run_alone(folder, *words, code=MAIN, hash_seed="1"):
+    """Runs a command line in a process and a directory of its own, which must succeed in silence; gives its output."""
+    process = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (process.returncode, process.stderr) == (0, "")
+    return process.stdout
+
+
 @pytest.fixture
 def softbellman(tmp_path, monkeypatch, capsys):
     """Runs a command line in an empty directory; returns exit code, output and errors."""
@@ -37,13 +51,4 @@ def softbellman(tmp_path, monkeypatch, capsys):
 def trained(tmp_path_factory):
     """A run of CartPole, made on the command line, and what was printed."""
     folder = tmp_path_factory.mktemp("trained")
-    process = subprocess.run(
-        [sys.executable, "-c", MAIN, *TRAIN, "--out", "study"],
-        cwd=folder,
-        env=os.environ | {"PYTHONHASHSEED": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (process.returncode, process.stderr) == (0, "")
-    return folder / "study", process.stdout
+    return folder / "study", run_alone(folder, *TRAIN, "--out", "study")

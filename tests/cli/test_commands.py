@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from softbellman.cli import training
 
-from .conftest import MAIN, TINY, TRAIN
+from .conftest import TINY, TRAIN, run_alone
 
 
 def test_training_ends_with_a_table_a_picture_and_the_way_to_a_film(trained):
@@ -171,14 +170,7 @@ def test_l41_a_resumed_study_has_the_threads_and_flags_it_was_begun_with(softbel
 
 def test_l41_deterministic_is_a_flag_that_xla_knows(tmp_path):
     """XLA ends a process that gives it a flag it does not know."""
-    process = subprocess.run(
-        [sys.executable, "-c", MAIN, *TRAIN, "--quiet", "--deterministic", "--out", "study"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (process.returncode, process.stderr) == (0, "")
+    run_alone(tmp_path, *TRAIN, "--quiet", "--deterministic", "--out", "study")
     assert (
         json.loads((tmp_path / "study" / "study.json").read_text())["provenance"]["xla_flags"] == training.DETERMINISTIC
     )
@@ -219,16 +211,8 @@ assert not {"wandb", "tensorboard"} & set(sys.modules)
 
 def test_l5_l42_the_same_seed_gives_the_same_rows_in_any_process_and_no_network_is_needed(trained, tmp_path):
     """And l47: with `--quiet` training says nothing."""
-    process = subprocess.run(
-        [sys.executable, "-c", OFFLINE, *TRAIN, "--quiet"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONHASHSEED": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (process.returncode, process.stderr) == (0, "")
-    assert process.stdout.startswith("trained\ntested ")
+    out = run_alone(tmp_path, *TRAIN, "--quiet", code=OFFLINE, hash_seed="2")
+    assert out.startswith("trained\ntested ")
     studies = trained[0], tmp_path / "runs" / "gym-CartPole-v1-softmax-5-seed-3"
     frames = [pd.read_csv(next(study.rglob("metrics.csv")), dtype=str).drop(columns="seconds") for study in studies]
     pd.testing.assert_frame_equal(*frames)

@@ -1,39 +1,24 @@
 """What docs/operators.md shows is true."""
 
-import ast
 import re
-import sys
 from dataclasses import fields
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 from softbellman import operators as ops
 
-PAGE = (Path(__file__).parents[2] / "docs" / "operators.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+from ..pages import read_page, run_page
+
+PAGE, BLOCKS = read_page("operators.md")
 
 
 @pytest.fixture(scope="module")
-def names() -> dict:
-    """Everything that the page defines; each promised number, text or truth is checked on the way."""
-    module = ModuleType("mine")
-    sys.modules["mine"] = module
-    promises = 0
-    for block in BLOCKS:
-        exec(block, vars(module))
-        for line in block.splitlines():
-            code, _, comment = line.partition("  # ")
-            promised = re.search(r"\d+\.\d{4}|^\"[^\"]*\"|^True|^False", comment)
-            if promised:
-                expected, value = ast.literal_eval(promised[0]), eval(code, vars(module))
-                assert value == (pytest.approx(expected, abs=5e-5) if isinstance(expected, float) else expected), line
-                promises += 1
-    assert promises == 6
-    yield vars(module)
-    del sys.modules["mine"]
+def names():
+    """Everything that the page defines."""
+    with run_page(BLOCKS, "mine", tolerance=5e-5) as (defined, promises):
+        assert promises == 6
+        yield defined
 
 
 def test_the_table_of_laws():

@@ -1,12 +1,8 @@
 """What docs/theory.md shows is true."""
 
-import ast
 import math
 import re
 import shlex
-import sys
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -16,28 +12,17 @@ from softbellman.cli import arguments
 from softbellman.tabular import bounds, theorems
 from softbellman.tabular.examples import EXAMPLES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "theory.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
-PROMISE = re.compile(r"-?\d+\.\d{4}|^True|^False|^\"[^\"]*\"")
+from ..pages import read_page, run_page
+
+PAGE, BLOCKS = read_page("theory.md")
 
 
 @pytest.fixture(scope="module")
 def names():
-    """Everything that the page defines; each promised number or truth is checked on the way."""
-    module = ModuleType("theory_page")
-    sys.modules["theory_page"] = module
-    promises = 0
-    for block in BLOCKS:
-        exec(block, vars(module))
-        for line in block.splitlines():
-            code, _, comment = line.partition("  # ")
-            if promised := PROMISE.search(comment):
-                expected, value = ast.literal_eval(promised[0]), eval(code, vars(module))
-                assert value == (pytest.approx(expected, abs=5.1e-5) if isinstance(expected, float) else expected), line
-                promises += 1
-    yield vars(module)
-    del sys.modules["theory_page"]
-    assert promises > 35
+    """Everything that the page defines."""
+    with run_page(BLOCKS, "theory_page", tolerance=5.1e-5) as (defined, promises):
+        assert promises > 35
+        yield defined
 
 
 def rows(first_cell: str) -> list[list[str]]:
