@@ -1,5 +1,6 @@
 """Operators in JAX's transformations: how often they compile, and that JAX is not loaded for them."""
 
+import itertools
 import pickle
 import subprocess
 import sys
@@ -58,6 +59,18 @@ def test_parameters_are_leaves_and_structure_is_static():
     assert jax.tree.leaves(ops.double(ops.maximum())) == []
     doubled = jax.tree.map(lambda rate: 2 * rate, ops.double(ops.mellowmax(3.0)))
     assert doubled == ops.double(ops.mellowmax(6.0))
+
+
+SINGLE = [ops.maximum(), ops.mean(), ops.softmax(5.0), ops.mellowmax(5.0)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), list(itertools.combinations([*SINGLE, *map(ops.double, SINGLE)], 2)), ids=str
+)
+def test_operators_of_two_kinds_never_have_one_structure(one, other):
+    """Compiled functions are kept by structure: a comparison that took two kinds for one would mix them up."""
+    assert jax.tree.structure(one) != jax.tree.structure(other)
+    assert jax.tree.structure(one) == jax.tree.structure(jax.tree.map(lambda rate: 2 * rate, one))
 
 
 def test_static_fields_shape_the_computation():

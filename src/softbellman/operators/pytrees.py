@@ -1,8 +1,8 @@
 """Operators as JAX pytrees, without importing JAX."""
 
 import sys
-from dataclasses import dataclass
-from typing import TypeVar, dataclass_transform
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 _unregistered: list[type] = []
@@ -38,7 +38,27 @@ def register_pytrees() -> None:
     JAX was imported and then given to a transformation as the very first thing.
     """
     if _unregistered and "jax" in sys.modules:
-        from jax import tree_util
-
         while _unregistered:
-            tree_util.register_dataclass(_unregistered.pop())
+            _register(_unregistered.pop())
+
+
+def _register(cls: Any) -> None:
+    """Register one class.
+
+    Not by `register_dataclass`: with JAX 0.10.2 the structures of two dataclasses of the same fields compare equal, so
+    that a compiled function, which looks its structures up by hash and then by comparison, now and then takes one
+    operator for another.
+    """
+    from jax import tree_util
+
+    leaves = [field.name for field in fields(cls) if not field.metadata.get("static")]
+    static = [field.name for field in fields(cls) if field.metadata.get("static")]
+
+    def flatten(op: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        children = [(tree_util.GetAttrKey(name), getattr(op, name)) for name in leaves]
+        return children, tuple(getattr(op, name) for name in static)
+
+    def unflatten(values: tuple[Any, ...], children: Any) -> Any:
+        return cls(**dict(zip(leaves, children, strict=True)), **dict(zip(static, values, strict=True)))
+
+    tree_util.register_pytree_with_keys(cls, flatten, unflatten)  # pyright: ignore[reportUnknownMemberType]
