@@ -16,6 +16,7 @@ def test_on_this_machine_everything_that_is_installed_works():
     found = checks()
     assert all(check.state == "ok" for name, check in found.items() if name != "memory")
     assert "atari/breakout starts, observations [4, 84, 84] uint8" in found["Atari"].found
+    assert found["MinAtar"].found == "minatar/breakout starts, observations [10, 10, 4] bool; 5 environments"
     assert "gym/CartPole-v1 starts, observations [4] float32" in found["Gymnasium"].found
     assert found["video"].found.startswith("mp4")
     assert "replay of 1,000,000 frames takes 7.1 GB" in found["memory"].found
@@ -40,7 +41,7 @@ def test_a_fault_and_too_little_memory_are_failures(monkeypatch):
     monkeypatch.setattr(envs, "make", broken)
     monkeypatch.setattr(doctor, "available_memory", lambda: 2 * 10**9)
     found = checks()
-    assert found["Atari"].state == found["memory"].state == "FAIL"
+    assert found["Atari"].state == found["MinAtar"].state == found["memory"].state == "FAIL"
     assert "the emulator does not start" in found["Atari"].found
     assert found["memory"].found.startswith("2.0 GB available")
     assert found["memory"].found.endswith("lower learner.replay_capacity")

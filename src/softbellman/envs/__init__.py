@@ -1,21 +1,24 @@
 """Environments by name, and what every host adapter shares: seeds, tapes and checks.
 
-`atari/<game>` is an emulator of ale-py, `gym/<id>` any Gymnasium environment. An adapter is imported only when one
-of its environments is made, so that an environment of one kind never asks for the packages of another.
+`atari/<game>` is an emulator of ale-py, `gym/<id>` any Gymnasium environment; `minatar/<game>` and `mdp/<example>` are
+device environments, pure functions that `make` puts behind the interface of the others. An adapter is imported only
+when one of its environments is made, so that an environment of one kind never asks for the packages of another.
 """
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from softbellman.envs.step import HostEnv, Step, Tape
+from softbellman.envs.minatar import GAMES, MinAtarProtocol
+from softbellman.envs.step import DeviceEnv, HostEnv, Step, Tape
 
-__all__ = ["HostEnv", "MissingExtra", "Step", "Tape", "known", "make"]
+__all__ = ["DeviceEnv", "HostEnv", "MissingExtra", "Step", "Tape", "is_device", "known", "make", "make_device"]
 
-PREFIXES = ("atari", "gym")
+DEVICE_PREFIXES = ("minatar", "mdp")
+PREFIXES = ("atari", "gym", *DEVICE_PREFIXES)
 
 
 class MissingExtra(ImportError):
@@ -37,11 +40,12 @@ def make(
     """Makes `num_envs` copies of the environment called `name`.
 
     Args:
-        name: `atari/<game>`, `gym/<id>` or `gym/<module>:<id>`.
+        name: `atari/<game>`, `minatar/<game>`, `mdp/<example>`, `gym/<id>` or `gym/<module>:<id>`.
         seed: seed of the run, `>= 0`. Every game of every copy has a seed of its own, derived from it.
         num_envs: number of copies `E`.
         training: False gives the games of the test phases: another stream of seeds, and no end at a lost life.
-        protocol: an `AtariProtocol`, for `atari/` only; None is `PAPER_ATARI`.
+        protocol: an `AtariProtocol` for `atari/`, a `MinAtarProtocol` for `minatar/`; None is `PAPER_ATARI`, or that
+            of the reference package.
         record: renders every step in colour, for `screen`.
 
     Raises:
@@ -49,6 +53,64 @@ def make(
             that renders no pictures where they are asked for.
         MissingExtra: if the environment needs a package that is not installed.
     """
+    prefix, rest = _parts(name)
+    if prefix in DEVICE_PREFIXES:
+        env = make_device(name, protocol)
+        from softbellman.envs.hosted import HostedEnv
+
+        return HostedEnv(env, seed=seed, num_envs=num_envs, training=training)
+    if prefix == "atari":
+        from softbellman.envs.atari import PAPER_ATARI, AtariEnv
+
+        return AtariEnv(
+            rest, seed=seed, protocol=protocol or PAPER_ATARI, num_envs=num_envs, training=training, record=record
+        )
+    if protocol is not None:
+        raise ValueError(f"{name} takes no protocol; one is for atari/<game> and minatar/<game> only")
+    from softbellman.envs.gym import GymEnv
+
+    return GymEnv(rest, seed=seed, num_envs=num_envs, training=training, record=record)
+
+
+def make_device(name: str, protocol: MinAtarProtocol | None = None) -> DeviceEnv:
+    """Makes the device environment called `name`: one copy, as pure functions.
+
+    Args:
+        name: `minatar/<game>` or `mdp/<example>`.
+        protocol: for `minatar/` only; None is that of the reference package.
+
+    Raises:
+        ValueError: for an unknown name (the nearest are listed), or a protocol where none applies.
+        MissingExtra: if JAX is not installed.
+    """
+    prefix, rest = _parts(name)
+    if prefix not in DEVICE_PREFIXES:
+        raise ValueError(
+            f"{name} is played on the host; {' and '.join(f'{one}/...' for one in DEVICE_PREFIXES)} are not"
+        )
+    try:
+        import jax  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("jax", "train") from error
+    if prefix == "minatar":
+        from softbellman.envs.minatar.env import MinAtarEnv
+
+        return MinAtarEnv(_named(prefix, rest, GAMES), protocol or MinAtarProtocol())
+    if protocol is not None:
+        raise ValueError(f"{name} takes no protocol; one is for atari/<game> and minatar/<game> only")
+    from softbellman.envs.mdp import MDPEnv, examples
+
+    return MDPEnv(_named(prefix, rest, examples()))
+
+
+def is_device(name: str) -> bool:
+    """Whether `name` is of a device environment, which a loop can compile together with its learner."""
+    prefix, _, rest = name.partition("/")
+    return prefix in DEVICE_PREFIXES and bool(rest)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Splits a name into its kind and what comes after, or raises for one that could not be meant."""
     prefix, _, rest = name.partition("/")
     if prefix == "ALE":
         from softbellman.envs.atari import game_id
@@ -59,26 +121,32 @@ def make(
             f"unknown environment {name!r}; names look like "
             f"{', '.join(f'{known_prefix}/...' for known_prefix in PREFIXES)}{nearest(name, known())}"
         )
-    if prefix == "atari":
-        from softbellman.envs.atari import PAPER_ATARI, AtariEnv
+    return prefix, rest
 
-        return AtariEnv(
-            rest, seed=seed, protocol=protocol or PAPER_ATARI, num_envs=num_envs, training=training, record=record
-        )
-    if protocol is not None:
-        raise ValueError(f"{name} takes no protocol; a protocol is for atari/<game> only")
-    from softbellman.envs.gym import GymEnv
 
-    return GymEnv(rest, seed=seed, num_envs=num_envs, training=training, record=record)
+def _named(prefix: str, rest: str, names: Sequence[str]) -> str:
+    """Returns the one of `names` that is meant, case and punctuation aside, or raises with the nearest."""
+    found = {squeeze(name): name for name in names}.get(squeeze(rest))
+    if found is None:
+        full = [f"{prefix}/{name}" for name in names]
+        hint = nearest(f"{prefix}/{rest}", full) if nearest(rest, names) else f"; there are {', '.join(full)}"
+        raise ValueError(f"unknown environment {f'{prefix}/{rest}'!r}{hint}")
+    return found
 
 
 def known() -> list[str]:
     """Lists the names `make` takes, as far as the installed packages tell."""
-    names = []
+    names = [f"minatar/{game}" for game in GAMES]
     try:
         from softbellman.envs import atari
 
         names += [f"atari/{game}" for game in atari.games()]
+    except ImportError:
+        pass
+    try:
+        from softbellman.envs import mdp
+
+        names += [f"mdp/{example}" for example in mdp.examples()]
     except ImportError:
         pass
     try:

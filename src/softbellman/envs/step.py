@@ -1,4 +1,4 @@
-"""What every environment returns, whatever it is made of.
+"""What every environment returns, whatever it is made of, and what it offers on the host or on a device.
 
 Two observations, because they differ exactly when an episode ends: `next_obs` is the true successor of the
 action, which the target may bootstrap from; `obs` is what to act on next, already reset. Two ends, because a
@@ -43,7 +43,8 @@ class Tape(NamedTuple):
     Attributes:
         game: index of the game within its copy of the environment, from 0.
         seed: seed the game was started with, as `episode_seed` gives it.
-        actions: `[t]` uint16, the actions taken since.
+        actions: `[t]` uint16, the actions taken since; before them, in a hosted device environment, the action that
+            the game before carried out last.
         checksum: CRC-32 of the bytes of the current observation: a replay that went astray is noticed.
     """
 
@@ -108,4 +109,65 @@ class HostEnv(Protocol):
 
     def close(self) -> None:
         """Releases the emulators."""
+        ...
+
+
+class DeviceEnv(Protocol):
+    """ONE copy of an environment as pure functions, to be compiled: loops map them over copies and runs.
+
+    It is hashable, and a static argument of what is compiled. It holds no state: a state goes in and comes out.
+
+    `key` is the copy's own (`device.copy_keys`) and the same at every call: what happens in a game is a function of the
+    key, the game's index, the number of steps since it began, the action kept from the game before, and the actions.
+    """
+
+    @property
+    def num_actions(self) -> int:
+        """The learner's actions are `0 .. num_actions - 1`."""
+        ...
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        """Shape of one observation, its channels last where it has planes: `(10, 10, 4)`."""
+        ...
+
+    @property
+    def obs_dtype(self) -> np.dtype[Any]:
+        """Dtype of the observations: bool for binary planes, float32 otherwise."""
+        ...
+
+    @property
+    def frames_per_step(self) -> int:
+        """Frames that one agent step advances."""
+        ...
+
+    def begin(self, key: Array, game: Array, last_action: Array) -> tuple[Any, Array]:
+        """Begins game number `game`, given the action that the game before carried out last.
+
+        Returns:
+            The state, a pytree of arrays, and the first `obs` `[*obs_shape]`.
+        """
+        ...
+
+    def reset(self, key: Array) -> tuple[Any, Array]:
+        """Begins the first game of a copy: `begin(key, 0, 0)`."""
+        ...
+
+    def step(self, state: Any, action: Array, key: Array) -> tuple[Any, Step]:
+        """Takes an action and returns the next state and the `Step`, without its `E` axis.
+
+        Where the game ended, the state and `obs` are the next game's; `next_obs` is the true successor all the same.
+        """
+        ...
+
+    def last_action(self, state: Any) -> Array:
+        """Returns the action that was carried out last, which `begin` takes for the next game."""
+        ...
+
+    def screen(self, obs: np.ndarray) -> np.ndarray:
+        """Draws an observation, on the host: `[height, width, 3]` uint8."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Returns everything that makes scores of two runs comparable or not."""
         ...

@@ -40,6 +40,7 @@ def examine() -> list[Check]:
         remedy = f'without {", ".join(missing)}: pip install "softbellman[{extra}]"'
         checks.append(Check(f"extra [{extra}]", "-" if missing else "ok", remedy if missing else found))
     checks.append(_environment("atari/breakout", "Atari"))
+    checks.append(_environment("minatar/breakout", "MinAtar"))
     checks.append(_environment("gym/CartPole-v1", "Gymnasium"))
     checks += [_video(), _memory()]
     return checks

@@ -1,0 +1,104 @@
+"""Finite MDPs as environments: they play by their own numbers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from softbellman import envs, tabular
+from softbellman import operators as ops
+from softbellman.envs.device import copy_keys
+from softbellman.envs.mdp import MDPEnv, examples
+from softbellman.tabular.examples import EXAMPLES
+
+
+def transitions(env, steps=20_000):
+    """State, action, reward, next state (S: the end) and truncation of random play, as arrays."""
+    keys = copy_keys(0, training=True, num_envs=1)[0]
+
+    @jax.jit
+    def play(actions):
+        state, obs = env.reset(keys)
+
+        def one(now, action):
+            state, obs = now
+            after, step = env.step(state, action, keys)
+            return (after, step.obs), (obs, step)
+
+        return jax.lax.scan(one, (state, obs), actions)[1]
+
+    actions = np.random.default_rng(0).integers(env.num_actions, size=steps).astype(np.int32)
+    obs, step = jax.tree.map(np.asarray, play(actions))
+    return obs, actions, step
+
+
+@pytest.mark.parametrize("example", ["two-fixed-points", "small", "forest", "asadi-littman"])
+def test_transitions_and_rewards_are_those_of_the_mdp(example):
+    env, mdp = envs.make_device(f"mdp/{example}"), EXAMPLES[example]()
+    obs, actions, step = transitions(env)
+    assert (obs.sum(axis=1) == 1).all() and obs.dtype == np.float32
+    states = obs.argmax(axis=1)
+    assert np.allclose(step.reward, mdp.reward[states, actions])
+    assert (step.next_obs.sum(axis=1) == ~step.terminated).all()  # nothing is seen behind an end
+    assert (step.terminated.sum() > 1_000) == mdp.terminal.any()
+    assert (step.obs[:-1] == obs[1:]).all()
+    kernel = mdp.kernel if isinstance(mdp.kernel, np.ndarray) else mdp.kernel.toarray()
+    kernel = kernel.reshape(mdp.num_states, mdp.num_actions, mdp.num_states)
+    seen = 0
+    for state in range(mdp.num_states):
+        for action in range(mdp.num_actions):
+            here = (states == state) & (actions == action)
+            if here.sum() > 300:
+                error = np.abs(step.next_obs[here].mean(axis=0) - kernel[state, action]).max()
+                assert error < 5 * 0.5 / np.sqrt(here.sum())
+                seen += 1
+    assert seen >= 2
+
+
+def test_games_start_in_any_state_that_is_no_end():
+    env = MDPEnv("forest", limit=1)
+    obs, _, step = transitions(env, 3_000)
+    assert step.truncated.all() and not step.terminated.any() and step.game_ended.all()
+    assert np.abs(obs.mean(axis=0) - 1 / 3).max() < 0.04
+
+
+def test_a_continuing_mdp_is_cut_at_its_limit_and_at_none_without():
+    _, _, step = transitions(envs.make_device("mdp/one-state"), 1_000)
+    assert np.flatnonzero(step.truncated).tolist() == list(range(99, 1_000, 100))
+    assert not step.terminated.any()
+    _, _, step = transitions(MDPEnv("one-state", limit=None), 1_000)
+    assert not step.game_ended.any()
+
+
+@pytest.mark.parametrize("operator", [ops.maximum(), ops.mellowmax(5.0), ops.softmax(5.0)])
+def test_the_exact_values_are_those_of_the_learners_discount(operator):
+    q = envs.make_device("mdp/small").exact_q(operator, 0.95)
+    mdp = EXAMPLES["small"](gamma=0.95)
+    assert np.abs(mdp.apply(operator, q) - q).max() < 1e-8
+    assert np.allclose(q, tabular.solve(mdp, operator).q)
+
+
+def test_every_example_is_an_environment():
+    assert examples() == list(EXAMPLES)
+    for name in examples():
+        env = envs.make_device(f"mdp/{name}")
+        _, obs = jax.eval_shape(env.reset, copy_keys(0, training=True, num_envs=1)[0])
+        assert obs.shape == env.obs_shape == (EXAMPLES[name]().num_states,)
+        assert env.num_actions == EXAMPLES[name]().num_actions
+
+
+def test_what_cannot_be_played_is_refused(monkeypatch):
+    with pytest.raises(ValueError, match="limit must be at least 1"):
+        MDPEnv("small", limit=0)
+    partly_legal = tabular.FiniteMDP(np.ones((1, 2, 1)), np.zeros((1, 2)), 0.5, legal=[[True, False]])
+    monkeypatch.setattr("softbellman.envs.mdp.EXAMPLES", {"partly": lambda: partly_legal})
+    with pytest.raises(ValueError, match="illegal actions"):
+        MDPEnv("partly")
+
+
+def test_its_picture_marks_the_state():
+    env = envs.make_device("mdp/forest")
+    picture = env.screen(np.asarray(jnp.eye(3)[1]))
+    assert picture.shape == (134, 402, 3) and picture.dtype == np.uint8
+    marked = (picture != picture[0, 0]).any(axis=-1)
+    assert marked[:, 134:268].all() and not marked[:, :134].any() and not marked[:, 268:].any()
