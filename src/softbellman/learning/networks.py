@@ -4,6 +4,8 @@ A `Network` is `init(key) -> params` and `apply(params, obs) -> q`; parameters a
 arrays. Convolution weights keep the standard layout `[height, width, in, out]`, whatever `apply` does with them.
 """
 
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -42,29 +44,32 @@ class Init(NamedTuple):
 LASAGNE = Init(gain=3.0, bias=0.1)
 TORCH = Init(gain=1.0, bias=None)
 
-_PARTS = 4
-
-
-def _layer(key: jax.Array, shape: Sequence[int], init: Init) -> dict[str, jax.Array]:
-    """Draws one layer; the last axis of `shape` is the output, the others together are the fan-in."""
-    *inputs, outputs = shape
-    fan_in = 1
-    for size in inputs:
-        fan_in *= size
-    bound = (init.gain / fan_in) ** 0.5
-    key_weights, key_biases = jax.random.split(key)
-    weights = jax.random.uniform(key_weights, tuple(shape), minval=-bound, maxval=bound)
-    if init.bias is None:
-        biases = jax.random.uniform(key_biases, (outputs,), minval=-bound, maxval=bound)
-    else:
-        biases = jnp.full((outputs,), init.bias, jnp.float32)
-    return {"w": weights, "b": biases}
+_PARTS = 4  # of a minibatch, see `nature_cnn`
+_FILTER = 3  # side of MinAtar's filters
 
 
 def _init_layers(shapes: Mapping[str, Sequence[int]], init: Init) -> Callable[[jax.Array], Params]:
+    """Returns what draws all layers; the last axis of a shape is the output, the others together are the fan-in.
+
+    All numbers come from one draw: XLA compiles a generator for each, which takes it a second.
+    """
+    arrays: dict[tuple[str, str], tuple[tuple[int, ...], float]] = {}
+    for layer, shape in shapes.items():
+        bound = (init.gain / math.prod(shape[:-1])) ** 0.5
+        arrays[layer, "w"] = (tuple(shape), bound)
+        if init.bias is None:
+            arrays[layer, "b"] = (tuple(shape[-1:]), bound)
+
     def init_params(key: jax.Array) -> Params:
-        keys = jax.random.split(key, len(shapes))
-        return {name: _layer(k, shape, init) for k, (name, shape) in zip(keys, shapes.items(), strict=True)}
+        ends = list(itertools.accumulate(math.prod(shape) for shape, _ in arrays.values()))
+        parts = jnp.split(jax.random.uniform(key, (ends[-1],), minval=-1.0), ends[:-1])
+        params: Params = {layer: {} for layer in shapes}
+        for ((layer, name), (shape, bound)), part in zip(arrays.items(), parts, strict=True):
+            params[layer][name] = bound * part.reshape(shape)
+        if init.bias is not None:
+            for layer, shape in shapes.items():
+                params[layer]["b"] = jnp.full(shape[-1:], init.bias, jnp.float32)
+        return params
 
     return init_params
 
@@ -77,7 +82,7 @@ def _expect_shape(obs: Any, shape: tuple[int, ...]) -> None:
     if tuple(obs.shape[1:]) != shape:
         raise ValueError(
             f"this network takes observations of shape [batch, {', '.join(map(str, shape))}], got {list(obs.shape)}; "
-            "frames come first, height and width last."
+            "frames come first, planes last."
         )
 
 
@@ -93,7 +98,7 @@ def mlp(obs_shape: Sequence[int], num_actions: int, hidden: Sequence[int] = (128
     Returns:
         A network from `[B, *obs_shape]` to `[B, A]`.
     """
-    sizes = [_product(obs_shape), *hidden, num_actions]
+    sizes = [math.prod(obs_shape), *hidden, num_actions]
     names = [*(f"dense_{i + 1}" for i in range(len(hidden))), "q"]
     shapes = {name: (sizes[i], sizes[i + 1]) for i, name in enumerate(names)}
 
@@ -147,6 +152,47 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
     return Network(_init_layers(shapes, init), apply, "q")
 
 
+def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH) -> Network:
+    """Builds the network of MinAtar's example agent (Young and Tian 2019): one convolution and 128 units.
+
+    16 filters 3x3 stride 1 over the planes of the game, 128 units, one output an action; ReLU between. Binary planes
+    enter as 0 and 1. The convolution is one matrix product with the 3x3 patches: on a CPU that is twice as fast, and
+    the bits do not depend on how many runs are moved on together.
+
+    Args:
+        obs_shape: `[height, width, C]`, at least 3 x 3.
+        num_actions: `A`.
+        init: how the layers start; the example's.
+
+    Returns:
+        A network from `[B, height, width, C]` to `[B, A]` float32.
+
+    Raises:
+        ValueError: if the observations are no planes, or too small for a filter.
+    """
+    if len(obs_shape) != 3 or min(obs_shape[:2]) < _FILTER:
+        raise ValueError(f"minatar_cnn takes observations [height, width, planes] of 3 x 3 or more, not {obs_shape}")
+    height, width, planes = obs_shape
+    rows, columns = height - _FILTER + 1, width - _FILTER + 1
+    shapes = {
+        "conv": (_FILTER, _FILTER, planes, 16),
+        "dense": (rows * columns * 16, 128),
+        "q": (128, num_actions),
+    }
+
+    def apply(params: Params, obs: jax.Array) -> jax.Array:
+        _expect_shape(obs, tuple(obs_shape))
+        x = _to_float(obs)
+        corners = [(i, j) for i in range(_FILTER) for j in range(_FILTER)]
+        patches = jnp.concatenate([x[:, i : i + rows, j : j + columns] for i, j in corners], axis=-1)
+        weights = params["conv"]["w"].reshape(-1, 16)
+        x = jax.nn.relu(patches @ weights + params["conv"]["b"][None, None, None, :])
+        x = jax.nn.relu(_dense(params["dense"], x.reshape(x.shape[0], -1)))
+        return _dense(params["q"], x)
+
+    return Network(_init_layers(shapes, init), apply, "q")
+
+
 def _convolve(layer: dict[str, jax.Array], x: jax.Array, stride: int) -> jax.Array:
     """Convolves `x` `[B, H, W, C]` without padding, adds the bias and rectifies."""
     x = jax.lax.conv_general_dilated(
@@ -158,10 +204,3 @@ def _convolve(layer: dict[str, jax.Array], x: jax.Array, stride: int) -> jax.Arr
 def _to_float(obs: jax.Array) -> jax.Array:
     """Divides pixels (uint8) by 255; takes floats and bits as they are."""
     return obs.astype(jnp.float32) / 255.0 if obs.dtype == jnp.uint8 else obs.astype(jnp.float32)
-
-
-def _product(shape: Sequence[int]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product

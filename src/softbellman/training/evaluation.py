@@ -123,6 +123,7 @@ def realised_return(
     cuts: np.ndarray,
     gamma: float,
     reward_clip: float | None,
+    counted: np.ndarray | bool = True,
 ) -> tuple[float | None, float | None]:
     """Computes the mean discounted return from the visited states, and how far the values lie above it.
 
@@ -133,10 +134,11 @@ def realised_return(
         cuts: `[T, E]` bool, the game was cut after the step: what would have followed is not known.
         gamma: discount factor.
         reward_clip: rewards are clipped to `+-reward_clip`; None leaves them raw.
+        counted: `[T, E]` bool, which states are looked at; all by default.
 
     Returns:
-        Mean return and mean of value minus return over the states whose return is known to within 1% of the weight of
-        the future, or `(None, None)` if there is none.
+        Mean return and mean of value minus return over the counted states whose return is known to within 1% of the
+        weight of the future, or `(None, None)` if there is none.
     """
     if reward_clip is not None:
         rewards = np.clip(rewards, -reward_clip, reward_clip)
@@ -149,6 +151,7 @@ def realised_return(
         following = rewards[t] + gamma * np.where(ended, 0.0, following)
         seen = np.where(known_ends[t], np.inf, np.where(cuts[t], 1, seen + 1))
         returns[t], known[t] = following, seen >= horizon
+    known &= counted
     if not known.any():
         return None, None
     return float(returns[known].mean()), float((values[known] - returns[known]).mean())

@@ -10,56 +10,29 @@ random draw is a function of the run's seed and a counter, so there is no genera
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import asdict
+from functools import cached_property, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from softbellman.envs.step import HostEnv
-from softbellman.learning import diagnostics, learner
+from softbellman.learning import learner
 from softbellman.learning.learner import LearnerState
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import FrameReplay, Transition
 from softbellman.learning.settings import LearnerSettings
 from softbellman.operators import register_pytrees
 from softbellman.training import streams
+from softbellman.training.checkpoint import Checkpoint, State
 from softbellman.training.evaluation import Policy, TestPhase, play
+from softbellman.training.measurement import COMMON_SEED, Counters, Diverged, Ruler, Run, Tally, common_states
 from softbellman.training.metrics import MetricsRow
 from softbellman.training.settings import LoopSettings
+from softbellman.training.snapshot import restore, snapshot
 from softbellman.training.streams import Role
-
-COMMON_SEED, COMMON_STATES, COMMON_STRIDE = 20190609, 320, 5
-
-
-class Run(NamedTuple):
-    """One run of a group: its operator, which differs from the others' in parameters only, and its seed."""
-
-    operator: Any
-    seed: int
-
-
-@dataclass
-class Counters:
-    """What is counted of one run.
-
-    Attributes:
-        episodes: games finished so far.
-        finished: games finished in this epoch.
-        return_sum: their raw scores together.
-        clipped_return_sum: the same with each reward clipped as the learner clips it.
-    """
-
-    episodes: int = 0
-    finished: int = 0
-    return_sum: float = 0.0
-    clipped_return_sum: float = 0.0
-
-
-class Diverged(ArithmeticError):
-    """No run of a group is left: the loss of each has become infinite or NaN."""
 
 
 class HostLoop:
@@ -141,7 +114,6 @@ class HostLoop:
         self.losses: list[Any] = []  # of this epoch's updates, block by block
         self.held_out: list[np.ndarray] = []  # each run's states, from the first test phase on
         self.diverged: dict[int, int] = {}
-        self._common: np.ndarray | None = None
         self._unchecked: tuple[int, list[jax.Array]] = (0, [])
         self.started = time.monotonic()
         self.obs = [env.reset() for env in self.envs]
@@ -197,8 +169,6 @@ class HostLoop:
                 )
                 for replay, run in zip(self.replays, self.runs, strict=True)
             ]
-        if self._common is None:
-            self._common = common_states(self._make_env(COMMON_SEED, True))
         losses = np.array([np.asarray(loss) for loss in self.losses])
         losses = losses.reshape(-1, len(self._blocks), self.loop.block_width)
         living = [index for index in range(len(self.runs)) if index not in self.diverged]
@@ -234,10 +204,28 @@ class HostLoop:
         state = self.states[block]
         return state if self.loop.block_width == 1 else jax.tree.map(lambda leaf: leaf[lane], state)
 
+    @property
+    def replay_bytes(self) -> int:
+        """Bytes of the frames in all replays."""
+        return sum(replay.frames.nbytes for replay in self.replays)
+
+    def snapshot(self, *, with_replay: bool = True) -> State:
+        """Returns the whole state between two agent steps; see `snapshot.snapshot`."""
+        return snapshot(self, with_replay=with_replay)
+
+    def restore(self, saved: Checkpoint, *, inexact: bool = False) -> list[str]:
+        """Puts a loop just made where the saved one was; see `snapshot.restore`."""
+        return restore(self, saved, inexact=inexact)
+
     def close(self) -> None:
         """Releases the emulators."""
         for env in self.envs:
             env.close()
+
+    @cached_property
+    def _ruler(self) -> Ruler:
+        common = common_states(self._make_env(COMMON_SEED, True))
+        return Ruler(self.network, self.settings, self.loop, common)
 
     def _actions(self) -> list[np.ndarray]:
         """Chooses the actions of every run, `[R]` arrays `[E]`."""
@@ -315,8 +303,9 @@ class HostLoop:
         run, env, counters, settings = self.runs[index], self.envs[index], self.counters[index], self.settings
         state, epoch = self.state(index), self.epoch + 1
         test_seed = streams.derived_seed(run.seed, Role.TEST, epoch)
-        first_actions, test_epsilon = self._random_first_actions, self.loop.test_epsilon
-        policy = greedy_policy(self.network, state.params, test_seed, test_epsilon, first_actions)
+        policy = greedy_policy(
+            self.network, state.params, test_seed, self.loop.test_epsilon, self._random_first_actions
+        )
         with closing(self._make_env(test_seed, False)) as test_env:
             phase = play(
                 policy,
@@ -327,38 +316,19 @@ class HostLoop:
                 reward_clip=settings.reward_clip,
                 on_step=on_step,
             )
-        values = diagnostics.value_statistics(state, run.operator, self.held_out[index], self.network, settings.gamma)
-        common = diagnostics.value_statistics(state, run.operator, self._common, self.network, settings.gamma)
-        gradients: dict[str, float | None] = dict.fromkeys(diagnostics.GradientStatistics._fields)
-        if self.loop.gradient_batches:
-            first = epoch * self.loop.gradient_batches
-            batches = [self._minibatch(index, Role.GRADIENT, first + i) for i in range(self.loop.gradient_batches)]
-            gradients = dict(diagnostics.gradient_statistics(state, run.operator, batches, self.network, settings))
+        first = epoch * self.loop.gradient_batches
+        batches = [self._minibatch(index, Role.GRADIENT, first + i) for i in range(self.loop.gradient_batches)]
         block, lane = divmod(index, self.loop.block_width)
-        row = MetricsRow(
+        tally = Tally(
             epoch=epoch,
             agent_steps=self.agent_steps,
             env_frames=self.agent_steps * env.frames_per_step,
             updates=self.updates,
-            episodes=counters.episodes,
-            test_return=phase.mean,
-            test_episodes=len(phase.scores),
-            test_unfinished=int(phase.unfinished),
-            train_return=counters.return_sum / counters.finished if counters.finished else None,
-            train_clipped_return=counters.clipped_return_sum / counters.finished if counters.finished else None,
-            held_out_value_common=common["held_out_value"],
-            realised_return=phase.realised_return,
-            overestimation=phase.overestimation,
+            **asdict(counters),
             loss=float(losses[:, block, lane].mean()) if len(losses) else None,
-            epsilon=float(learner.epsilon_at(self.agent_steps, settings)),
-            operator_parameter=next((float(leaf) for leaf in jax.tree.leaves(run.operator)), None),
-            test_epsilon=test_epsilon,
-            test_seed=test_seed,
             seconds=time.monotonic() - self.started,
-            **values,
-            **gradients,
         )
-        return row, phase
+        return self._ruler.row(run, tally, phase, test_seed, state, self.held_out[index], batches), phase
 
 
 def greedy_policy(network: Network, params: Any, seed: int, epsilon: float, random_first_actions: int = 0) -> Policy:
@@ -371,18 +341,6 @@ def greedy_policy(network: Network, params: Any, seed: int, epsilon: float, rand
         return np.asarray(actions), np.asarray(values)
 
     return policy
-
-
-def common_states(env: HostEnv) -> np.ndarray:
-    """Returns states `[COMMON_STATES, *obs_shape]` that a random policy visits: the same for all runs of a game."""
-    rng = np.random.default_rng(COMMON_SEED)
-    obs, states = env.reset(), []
-    for moment in range(COMMON_STATES * COMMON_STRIDE):
-        if moment % COMMON_STRIDE == 0:
-            states.append(np.array(obs[0]))
-        obs = env.step(rng.integers(env.num_actions, size=env.num_envs)).obs
-    env.close()
-    return np.stack(states)
 
 
 def _rate(age: np.ndarray, random_first_actions: int, epsilon: float) -> np.ndarray:

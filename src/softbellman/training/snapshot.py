@@ -7,18 +7,22 @@ function of seed, role and counter.
 
 import dataclasses
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from softbellman.envs.step import Tape
+from softbellman.learning.settings import LearnerSettings
 from softbellman.training.checkpoint import Checkpoint, Damaged, State
-from softbellman.training.host_loop import Counters, HostLoop
+from softbellman.training.measurement import Counters
+
+if TYPE_CHECKING:
+    from softbellman.training.host_loop import HostLoop
 
 
-def snapshot(loop: HostLoop, *, with_replay: bool = True) -> State:
+def snapshot(loop: "HostLoop", *, with_replay: bool = True) -> State:
     """Returns the state of a loop between two agent steps. Its arrays are views: write it before the next step.
 
     Args:
@@ -49,7 +53,7 @@ def snapshot(loop: HostLoop, *, with_replay: bool = True) -> State:
             }
         )
     for block, state in enumerate(loop.states):
-        arrays |= {name: [np.asarray(leaf)] for name, leaf in _named_leaves(block, state)}
+        arrays |= saved_tree(f"blocks/{block}", state)
     facts = {
         "agent_steps": loop.agent_steps,
         "updates": loop.updates,
@@ -61,7 +65,7 @@ def snapshot(loop: HostLoop, *, with_replay: bool = True) -> State:
     return State(facts, arrays)
 
 
-def restore(loop: HostLoop, saved: Checkpoint, *, inexact: bool = False) -> list[str]:
+def restore(loop: "HostLoop", saved: Checkpoint, *, inexact: bool = False) -> list[str]:
     """Puts a loop, just made for the same runs and settings, where the saved one was.
 
     Args:
@@ -84,16 +88,10 @@ def restore(loop: HostLoop, saved: Checkpoint, *, inexact: bool = False) -> list
         loop.started = time.monotonic() - facts["seconds"]
         loop.diverged = {index: run["diverged"] for index, run in enumerate(facts["runs"]) if run["diverged"]}
         loop.losses = list(saved.array("losses"))
-        learned = {name for block, state in enumerate(loop.states) for name, _ in _named_leaves(block, state)}
-        if learned != {name for name in saved.names if name.startswith("blocks/")}:
-            raise Damaged(f"{saved.path} is of another network, optimiser or number of runs")
-        loop.states = [
-            jax.tree.unflatten(
-                jax.tree.structure(state),
-                [_leaf(saved, name, leaf) for name, leaf in _named_leaves(block, state)],
-            )
-            for block, state in enumerate(loop.states)
-        ]
+        check_same(
+            saved, {name for block, state in enumerate(loop.states) for name in saved_tree(f"blocks/{block}", state)}
+        )
+        loop.states = [restored_tree(saved, f"blocks/{block}", state) for block, state in enumerate(loop.states)]
         if "runs/0/held_out" in saved.names:
             loop.held_out = [saved.array(f"runs/{index}/held_out") for index in range(len(loop.runs))]
         for index, run in enumerate(facts["runs"]):
@@ -106,7 +104,7 @@ def restore(loop: HostLoop, saved: Checkpoint, *, inexact: bool = False) -> list
     return list(dict.fromkeys(notes))
 
 
-def _restore_replay_and_game(loop: HostLoop, saved: Checkpoint, index: int, *, inexact: bool) -> list[str]:
+def _restore_replay_and_game(loop: "HostLoop", saved: Checkpoint, index: int, *, inexact: bool) -> list[str]:
     run, env, replay = saved.facts["runs"][index], loop.envs[index], loop.replays[index]
     tapes = [Tape(actions=saved.array(f"runs/{index}/tapes/{copy}"), **tape) for copy, tape in enumerate(run["tapes"])]
     notes, goes_on = [], True
@@ -121,10 +119,7 @@ def _restore_replay_and_game(loop: HostLoop, saved: Checkpoint, index: int, *, i
     if run["written"] is None:
         replay.start(loop.obs[index])
         loop.learning_from = loop.agent_steps + loop.settings.replay_start_steps
-        notes.append(
-            "not exact: the replay was not saved (checkpoint.replay) and is empty; learning goes on after "
-            f"{loop.settings.replay_start_steps:,} more agent steps"
-        )
+        notes.append(empty_replay(loop.settings))
         return notes
     replay.refill(run["written"], lambda name, views: saved.read_into(f"runs/{index}/replay/{name}", views))
     if not goes_on:
@@ -132,13 +127,38 @@ def _restore_replay_and_game(loop: HostLoop, saved: Checkpoint, index: int, *, i
     return notes
 
 
-def _named_leaves(block: int, state: Any) -> list[tuple[str, Any]]:
-    leaves, _ = jax.tree.flatten_with_path(state)
-    return [(f"blocks/{block}/{jax.tree_util.keystr(path, simple=True, separator='/')}", leaf) for path, leaf in leaves]
+def empty_replay(settings: LearnerSettings) -> str:
+    """Says what it means that a replay was not saved."""
+    return (
+        "not exact: the replay was not saved (checkpoint.replay) and is empty; learning goes on after "
+        f"{settings.replay_start_steps:,} more agent steps"
+    )
 
 
-def _leaf(saved: Checkpoint, name: str, like: jax.Array) -> jax.Array:
-    """Reads an array that must be as the one in its place."""
-    made = np.empty(like.shape, like.dtype)
-    saved.read_into(name, [made])
-    return jnp.array(made)
+def saved_tree(prefix: str, tree: Any) -> dict[str, list[np.ndarray]]:
+    """Returns the leaves of a pytree as arrays to be saved, by the path to each."""
+    leaves, _ = jax.tree.flatten_with_path(tree)
+    named = ((jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves)
+    return {f"{prefix}/{name}": [np.asarray(leaf)] for name, leaf in named}
+
+
+def restored_tree(saved: Checkpoint, prefix: str, like: Any) -> Any:
+    """Returns a pytree as `saved_tree` took it apart, with the structure and the arrays' sizes of `like`."""
+
+    def read(name: str, pieces: list[np.ndarray]) -> jax.Array:
+        made = np.empty(pieces[0].shape, pieces[0].dtype)
+        saved.read_into(name, [made])
+        return jnp.array(made)
+
+    leaves = [read(name, pieces) for name, pieces in saved_tree(prefix, like).items()]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def check_same(saved: Checkpoint, names: set[str]) -> None:
+    """Refuses a checkpoint whose blocks have other arrays than those named.
+
+    Raises:
+        Damaged: it has.
+    """
+    if names != {name for name in saved.names if name.startswith("blocks/")}:
+        raise Damaged(f"{saved.path} is of another network, optimiser or number of runs")

@@ -1,8 +1,10 @@
 """Random streams as functions of a run's seed, a role and a counter: there is no generator state to keep or to lose."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 LARGEST_SEED = 2**32 - 1  # all that a JAX key takes
@@ -28,6 +30,11 @@ def key(seed: int, role: Role) -> jax.Array:
     if not 0 <= seed <= LARGEST_SEED:
         raise ValueError(f"seed ({seed}) must be in 0 .. {LARGEST_SEED}.")
     return jax.random.fold_in(jax.random.key(seed), int(role))
+
+
+def keys(seeds: Sequence[int], role: Role) -> jax.Array:
+    """Returns the keys `[R]` for a role of several runs; see `key`."""
+    return jnp.stack([key(seed, role) for seed in seeds])
 
 
 def generator(seed: int, role: Role, counter: int) -> np.random.Generator:

@@ -1,0 +1,193 @@
+"""The compiled program of the device's loop: what it carries, and how it moves on.
+
+Two nested loops, updates over environment steps, without a condition: under `vmap` both sides of one would be computed.
+The number of turns of each is an argument, so that one compilation serves all chunks.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from softbellman.envs.step import DeviceEnv, Step
+from softbellman.learning import device_replay, learner
+from softbellman.learning.device_replay import DeviceReplay
+from softbellman.learning.learner import LearnerState
+from softbellman.learning.networks import Network
+from softbellman.learning.replay import Transition
+from softbellman.learning.settings import LearnerSettings
+
+
+class Counts(NamedTuple):
+    """What is counted of each run, `[R]`; see `measurement.Tally`. The scores are of the games under way."""
+
+    episodes: jax.Array
+    finished: jax.Array
+    return_sum: jax.Array
+    clipped_return_sum: jax.Array
+    score: jax.Array  # [R, E]
+    clipped_score: jax.Array  # [R, E]
+    loss_sum: jax.Array
+    diverged_at: jax.Array  # the agent step at which the loss was no longer finite; 0: it is
+
+
+class Block(NamedTuple):
+    """The whole state of a block of `R` runs with `E` environments each."""
+
+    learner: LearnerState
+    replay: DeviceReplay
+    games: Any  # the environments' states, [R, E, ...]
+    obs: jax.Array  # [R, E, *obs_shape], acted on next
+    counts: Counts
+
+
+class Keys(NamedTuple):
+    """The keys of a block's runs, never consumed: a counter goes in with each use."""
+
+    act: jax.Array  # [R]
+    replay: jax.Array  # [R]
+    env: jax.Array  # [R, E], see `envs.device.copy_keys`
+
+
+class Setting(NamedTuple):
+    """What a compiled program depends on."""
+
+    env: DeviceEnv
+    network: Network
+    settings: LearnerSettings
+    num_envs: int
+
+
+class Moment(NamedTuple):
+    """Where a program begins: agent steps so far, and when the replay was empty."""
+
+    agent_steps: Any
+    replay_from: Any
+
+
+def _over_runs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Maps a function over the leading axis. For one run it is taken off: with it, an update takes twice as long."""
+
+    def mapped(*arguments: Any) -> Any:
+        if len(jax.tree.leaves(arguments)[0]) > 1:
+            return jax.vmap(function)(*arguments)
+        result = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
+        return jax.tree.map(lambda leaf: leaf[None], result)
+
+    return mapped
+
+
+@partial(jax.jit, static_argnames=("setting",))
+def begin(setting: Setting, keys_init: jax.Array, keys_env: jax.Array) -> Block:
+    """Makes the state of a block before its first step."""
+    env, runs = setting.env, len(keys_init)
+    states = jax.vmap(lambda key: learner.init(setting.network, setting.settings, key))(keys_init)
+    games, obs = jax.vmap(jax.vmap(env.reset))(keys_env)
+    numbers = {name: jnp.zeros(runs, jnp.float32) for name in ("return_sum", "clipped_return_sum", "loss_sum")}
+    integers = {name: jnp.zeros(runs, jnp.int32) for name in ("episodes", "finished", "diverged_at")}
+    scores = {name: jnp.zeros((runs, setting.num_envs), jnp.float32) for name in ("score", "clipped_score")}
+    replay = device_replay.empty(runs, setting.settings.replay_capacity, env.obs_shape, env.obs_dtype)
+    return Block(states, replay, games, obs, Counts(**numbers, **integers, **scores))
+
+
+@partial(jax.jit, static_argnames=("setting",), donate_argnames=("block",))
+def play(setting: Setting, block: Block, keys: Keys, moment: Moment, steps: Any) -> Block:
+    """Takes `steps` steps of every environment, with epsilon-greedy actions."""
+    return _steps(setting, block, keys, moment, steps)
+
+
+@partial(jax.jit, static_argnames=("setting",), donate_argnames=("block",))
+def learn(
+    setting: Setting,
+    block: Block,
+    operators: Any,
+    keys: Keys,
+    moment: Moment,
+    first_update: Any,
+    updates: Any,
+    steps: Any,
+) -> Block:
+    """Makes `updates` updates, each after `steps` steps of every environment."""
+    settings, capacity = setting.settings, setting.settings.replay_capacity
+
+    def update(number: jax.Array, block: Block) -> Block:
+        now = moment._replace(agent_steps=moment.agent_steps + number * steps * setting.num_envs)
+        block = _steps(setting, block, keys, now, steps)
+        done = now.agent_steps + steps * setting.num_envs
+        chosen = jax.vmap(lambda key: jax.random.fold_in(key, first_update + number))(keys.replay)
+        filled = jnp.minimum(done - moment.replay_from, capacity)
+        batch = device_replay.draw(
+            block.replay, chosen, filled, settings.batch_size, setting.env.obs_shape, setting.env.obs_dtype
+        )
+
+        def learn_step(state: LearnerState, operator: Any, batch: Transition) -> Any:
+            return learner.learn_step(state, operator, batch, setting.network, settings)
+
+        state, metrics = _over_runs(learn_step)(block.learner, operators, batch)
+        counts, lost = block.counts, ~jnp.isfinite(metrics.loss)
+        counts = counts._replace(
+            loss_sum=counts.loss_sum + metrics.loss,
+            diverged_at=jnp.where((counts.diverged_at == 0) & lost, done, counts.diverged_at),
+        )
+        return block._replace(learner=state, counts=counts)
+
+    return jax.lax.fori_loop(0, updates, update, block)
+
+
+def _steps(setting: Setting, block: Block, keys: Keys, moment: Moment, steps: Any) -> Block:
+    """Takes `steps` steps of every environment, and stores them."""
+    env, settings, num_envs = setting.env, setting.settings, setting.num_envs
+    params = block.learner.params
+
+    def step(number: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        replay, games, obs, counts = carry
+        agent_steps = moment.agent_steps + number * num_envs
+        count = agent_steps // num_envs
+        epsilon = learner.epsilon_at(agent_steps, settings)
+
+        def act(params: Any, obs: jax.Array, key: jax.Array) -> jax.Array:
+            return learner.act(setting.network, params, obs, jax.random.fold_in(key, count), epsilon)
+
+        actions = _over_runs(act)(params, obs, keys.act)
+        games, taken = jax.vmap(jax.vmap(env.step))(games, actions, keys.env)
+        slot = (agent_steps - moment.replay_from) % settings.replay_capacity
+        replay = device_replay.write(replay, slot, obs, actions, taken, settings.gamma)
+        return replay, games, taken.obs, _counted(counts, taken, settings.reward_clip)
+
+    carry = (block.replay, block.games, block.obs, block.counts)
+    return Block(block.learner, *jax.lax.fori_loop(0, steps, step, carry))
+
+
+def _counted(counts: Counts, step: Step, clip: float | None) -> Counts:
+    """Adds a step to the scores, and to the counts those of the games that it ended."""
+    reward, ended = step.reward, step.game_ended
+    score = counts.score + reward
+    clipped = counts.clipped_score + (reward if clip is None else jnp.clip(reward, -clip, clip))
+    games = ended.sum(axis=1, dtype=jnp.int32)
+    return counts._replace(
+        episodes=counts.episodes + games,
+        finished=counts.finished + games,
+        return_sum=counts.return_sum + jnp.where(ended, score, 0.0).sum(axis=1),
+        clipped_return_sum=counts.clipped_return_sum + jnp.where(ended, clipped, 0.0).sum(axis=1),
+        score=jnp.where(ended, 0.0, score),
+        clipped_score=jnp.where(ended, 0.0, clipped),
+    )
+
+
+def next_epoch(counts: Counts) -> Counts:
+    """Returns the counts with those of an epoch at zero."""
+    zero = {name: jnp.zeros_like(getattr(counts, name)) for name in _OF_AN_EPOCH}
+    return counts._replace(**zero)
+
+
+_OF_AN_EPOCH = ("finished", "return_sum", "clipped_return_sum", "loss_sum")
+
+
+@partial(jax.jit, static_argnames=("env", "size"))
+def minibatch(env: DeviceEnv, replay: DeviceReplay, lane: Any, key: jax.Array, filled: Any, size: int) -> Transition:
+    """Draws a minibatch `[size]` for one run of a block, outside training."""
+    own = jax.tree.map(lambda array: array[lane][None], replay)
+    batch = device_replay.draw(own, key[None], filled, size, env.obs_shape, env.obs_dtype)
+    return jax.tree.map(lambda array: array[0], batch)

@@ -1,0 +1,97 @@
+"""A device environment small enough to know everything about, and the loops that train on it."""
+
+import dataclasses
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+
+from softbellman.envs.device import DeviceGame
+from softbellman.envs.hosted import HostedEnv
+from softbellman.learning.networks import mlp
+from softbellman.learning.settings import LearnerSettings
+from softbellman.training.device_loop import DeviceLoop
+from softbellman.training.measurement import Run
+from softbellman.training.settings import LoopSettings
+
+LEARNER = LearnerSettings(
+    gamma=0.8,
+    learning_rate=0.01,
+    optimizer="adam",
+    optimizer_epsilon=1e-8,
+    batch_size=16,
+    loss_reduction="mean",
+    update_period_steps=4,
+    target_period_updates=10,
+    replay_capacity=500,
+    replay_start_steps=42,  # no multiple of the period, on purpose
+    epsilon_decay_steps=200,
+)
+LOOP = LoopSettings(
+    steps=2_000, epoch_steps=200, test_steps=800, test_episodes=8, held_out_states=20, gradient_batches=2
+)
+FIVE = (10.0, 2.0, 3.0, 4.0, 5.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class CorridorRules:
+    """States in a row: action 1 goes on, action 0 stays; each step pays its state's reward; the last step ends it."""
+
+    rewards: tuple[float, ...]
+
+    num_actions = 2
+    obs_dtype = np.dtype(np.bool_)
+    start_words = 0
+    step_words = 0
+
+    @property
+    def obs_shape(self):
+        return (len(self.rewards),)
+
+    def start(self, words):
+        return jnp.int32(0)
+
+    def advance(self, play, action, words):
+        after = play + action
+        return after % len(self.rewards), jnp.asarray(self.rewards)[play], after == len(self.rewards)
+
+    def observe(self, play):
+        return jnp.arange(len(self.rewards)) == play
+
+
+@dataclasses.dataclass(frozen=True)
+class Corridor(DeviceGame):
+    rewards: tuple[float, ...] = FIVE
+    max_steps: int | None = None
+
+    @property
+    def rules(self):
+        return CorridorRules(self.rewards)
+
+    num_actions = 2
+    obs_dtype = np.dtype(np.bool_)
+
+    @property
+    def obs_shape(self):
+        return (len(self.rewards),)
+
+    def describe(self):
+        return {"environment": "corridor"}
+
+
+def device_loop(runs, settings=LEARNER, loop=LOOP, env=None):
+    env = env or Corridor()
+
+    def on_the_host(seed, training):
+        return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
+
+    return DeviceLoop([Run(*run) for run in runs], env, on_the_host, network, settings, loop)
+
+
+@functools.cache  # one object for each, so that what was compiled for it serves again
+def network(obs_shape, num_actions, hidden=(8,)):
+    return mlp(obs_shape, num_actions, hidden)
+
+
+def linear_network(states):
+    return network((states,), 2, ())

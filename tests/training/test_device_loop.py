@@ -1,0 +1,257 @@
+"""The compiled loop: one learner with the host's, no result that depends on chunks, company or tests, exact resume."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from softbellman import operators as ops
+from softbellman.envs.hosted import HostedEnv
+from softbellman.training import checkpoint, device_program, streams
+from softbellman.training.checkpoint import Checkpoint, Damaged
+from softbellman.training.host_loop import HostLoop
+from softbellman.training.measurement import Diverged, Run
+
+from .device_probes import LEARNER, LOOP, Corridor, device_loop
+
+ONE = [(ops.softmax(5.0), 0)]
+
+
+def same(first, second):
+    """Whether two trees of arrays are equal, bit for bit."""
+    leaves = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return all(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True) for a, b in leaves)
+
+
+def rows(measured):
+    return {index: row._replace(seconds=0.0) for index, (row, _) in measured.items()}
+
+
+@pytest.mark.parametrize(
+    ("operator", "num_envs"),
+    [(ops.maximum(), 1), (ops.softmax(5.0), 1), (ops.double(ops.mellowmax(5.0)), 2)],
+    ids=lambda value: str(value),
+)
+def test_both_loops_reach_the_same_parameters(operator, num_envs, monkeypatch):
+    """One learner: the same actions, transitions and minibatches give the same parameters, optimiser and counts."""
+    settings = replace(LEARNER, replay_capacity=2_000)
+    loop = replace(LOOP, num_envs=num_envs, held_out_states=5)
+    on_device = device_loop([(operator, 3)], settings, loop)
+    env = Corridor()
+    network = on_device.network
+
+    def minibatch(self, index, role, counter):
+        replay = self.replays[index]
+        key = jax.random.fold_in(streams.key(self.runs[index].seed, role), counter)
+        in_order = transitions_in_order(replay)
+        words = np.asarray(jax.random.bits(key, (settings.batch_size,)))
+        return replay.gather(in_order[words % len(in_order)])
+
+    monkeypatch.setattr(HostLoop, "_minibatch", minibatch)
+    on_host = HostLoop(
+        [Run(operator, 3)],
+        lambda seed, training: HostedEnv(env, seed=seed, num_envs=num_envs if training else 1, training=training),
+        lambda *_: network,
+        settings,
+        loop,
+    )
+    for steps in (100, 300):
+        on_device.advance(steps)
+        on_host.advance(steps)
+        assert on_device.updates == on_host.updates > 0
+        assert on_device.agent_steps == on_host.agent_steps
+        host_state, device_state = on_host.state(0), on_device.state(0)
+        for ours, theirs in zip(jax.tree.leaves(device_state), jax.tree.leaves(host_state), strict=True):
+            np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
+        counts = on_device.blocks[0].counts
+        assert int(counts.episodes[0]) == on_host.counters[0].episodes > 0
+        assert float(counts.return_sum[0]) == on_host.counters[0].return_sum
+        assert float(counts.clipped_return_sum[0]) == on_host.counters[0].clipped_return_sum
+
+
+def transitions_in_order(replay):
+    """The slots of a host replay's transitions, in the order in which the device's replay numbers them."""
+    ring = replay.capacity // replay.num_envs
+    per_env = [
+        np.flatnonzero(replay.valid[env * ring : (env + 1) * ring]) + env * ring for env in range(replay.num_envs)
+    ]
+    return np.stack(per_env, axis=1).reshape(-1)
+
+
+def test_l16_the_target_is_copied_before_updates_0_p_2p():
+    loop = device_loop(ONE)
+    copies = []
+    for _ in range(300):
+        before = loop.state(0)
+        loop.advance(1)
+        after = loop.state(0)
+        if loop.updates > int(before.updates):
+            copied = same(after.target_params, before.params)
+            assert copied or same(after.target_params, before.target_params)
+            if copied:
+                copies.append(int(before.updates))
+    assert copies == list(range(0, loop.updates, LEARNER.target_period_updates))
+    assert len(copies) > 5
+
+
+def test_updates_are_made_where_they_are_due():
+    """After step 42, replay's start, at each multiple of 4: the first at step 44."""
+    loop = device_loop(ONE)
+    made = []
+    for step in range(1, 61):
+        updates = loop.updates
+        loop.advance(1)
+        made += [step] * (loop.updates - updates)
+    assert made == [44, 48, 52, 56, 60]
+
+
+def test_chunks_leave_no_trace():
+    whole, parts = device_loop(ONE), device_loop(ONE)
+    whole.advance(603)
+    for steps in (1, 40, 2, 7, 150, 3, 399, 1):
+        parts.advance(steps)
+    assert parts.agent_steps == 603
+    assert same(whole.blocks, parts.blocks)
+
+
+def test_l40_tests_do_not_touch_training():
+    tested, not_tested = device_loop(ONE), device_loop(ONE)
+    not_tested.advance(400)
+    tested.advance(200)
+    tested.test()
+    tested.advance(200)
+    assert same(tested.state(0), not_tested.state(0))
+    assert same(tested.blocks[0].replay, not_tested.blocks[0].replay)
+    assert same(tested.blocks[0].games, not_tested.blocks[0].games)
+
+
+def test_l5_seeds_differ_and_repeat():
+    loops = [device_loop([(ops.maximum(), seed)]) for seed in (0, 1, 2, 1)]
+    for loop in loops:
+        loop.advance(300)
+    actions = [np.asarray(loop.blocks[0].replay.action)[0, :100].tolist() for loop in loops]
+    assert len({tuple(taken) for taken in actions}) == 3
+    assert same(loops[1].blocks, loops[3].blocks)
+    assert not same(loops[0].params(0), loops[1].params(0))
+
+
+def test_company_changes_nothing():
+    """A run trained alone, or with runs of other seeds and parameters, is the same run."""
+    alone, together = device_loop([(ops.softmax(2.0), 7)]), device_loop([(ops.softmax(5.0), 1), (ops.softmax(2.0), 7)])
+    for loop in (alone, together):
+        loop.advance(400)
+    assert same(alone.state(0), together.state(1))
+    assert rows(alone.test())[0] == rows(together.test())[1]
+
+
+def test_a_block_of_several_runs_is_those_runs():
+    """Wider blocks are for other devices; on a CPU their bits differ, and nothing else."""
+    runs = [(ops.softmax(tau), seed) for seed, tau in enumerate((1.0, 5.0, 10.0))]
+    narrow, wide = device_loop(runs), device_loop(runs, loop=replace(LOOP, block_width=2))
+    for loop in (narrow, wide):
+        loop.advance(100)
+    assert [len(block.counts.episodes) for block in wide.blocks] == [2, 2]
+    for index in range(3):
+        for ours, theirs in zip(
+            jax.tree.leaves(wide.params(index)), jax.tree.leaves(narrow.params(index)), strict=True
+        ):
+            np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-4, atol=1e-6)
+    assert set(wide.test()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("at", [30, 42, 333, 1_203])  # before learning, at its start, inside an epoch, replay full
+def test_it_goes_on_bit_for_bit(tmp_path, at):
+    runs = [(ops.softmax(tau), seed) for seed, tau in enumerate((1.0, 5.0))]
+    going, stopped = device_loop(runs), device_loop(runs)
+    for loop in (going, stopped):
+        loop.advance(min(at, 200))
+        if at > 200:
+            loop.test()
+            loop.advance(at - 200)
+    checkpoint.save(tmp_path / "state", stopped.snapshot())
+    resumed = device_loop(runs)
+    assert resumed.restore(Checkpoint(tmp_path / "state")) == []
+    for loop in (going, resumed):
+        loop.advance(1_400 - at)
+    assert same(going.blocks, resumed.blocks)
+    assert (going.updates, going.epoch) == (resumed.updates, resumed.epoch)
+    assert rows(going.test()) == rows(resumed.test())
+
+
+def test_l22_only_what_is_filled_is_saved(tmp_path):
+    loop = device_loop(ONE)
+    loop.advance(100)
+    with_replay, without = loop.snapshot(), loop.snapshot(with_replay=False)
+    assert with_replay.arrays["replays/0/action"][0].shape == (100,)
+    assert not any(name.startswith("replays/") for name in without.arrays)
+    checkpoint.save(tmp_path / "state", without)
+    resumed = device_loop(ONE)
+    (note,) = resumed.restore(Checkpoint(tmp_path / "state"))
+    assert "replay was not saved" in note
+    resumed.advance(42)
+    assert resumed.updates == loop.updates  # the new replay is being filled
+    resumed.advance(10)
+    assert resumed.updates > loop.updates
+    assert np.isfinite(np.asarray(resumed.blocks[0].counts.loss_sum)).all()
+
+
+def test_another_runs_checkpoint_is_refused(tmp_path):
+    loop = device_loop(ONE)
+    checkpoint.save(tmp_path / "state", loop.snapshot())
+    with pytest.raises(Damaged, match="another network, optimiser or number of runs"):
+        device_loop([*ONE, (ops.softmax(1.0), 1)]).restore(Checkpoint(tmp_path / "state"))
+
+
+def test_l17_a_run_that_diverges_takes_no_other_with_it():
+    """A wild tau is no cause; a learning rate is shared, so the reward is what differs: one run's rewards are NaN."""
+    runs = [(ops.softmax(1.0), 0), (ops.softmax(1.0), 1)]
+    loop, alone = device_loop(runs), device_loop(runs[:1])
+    for each in (loop, alone):
+        each.advance(100)
+    block = loop.blocks[1]
+    loop.blocks[1] = block._replace(replay=block.replay._replace(reward=block.replay.reward * np.nan))
+    for each in (loop, alone):
+        each.advance(300)
+    assert loop.diverged == {1: 104}
+    assert set(loop.test()) == {0}
+    assert same(loop.state(0), alone.state(0))
+    block = loop.blocks[0]
+    loop.blocks[0] = block._replace(replay=block.replay._replace(reward=block.replay.reward * np.nan))
+    with pytest.raises(Diverged):
+        loop.advance(4)
+
+
+def test_a_new_parameter_or_length_is_no_new_program():
+    device_loop([(ops.mellowmax(1.0), 0)]).advance(100)
+    compiled = device_program.learn._cache_size()
+    for omega, steps in ((2.0, 80), (30.0, 130), (0.0, 97)):
+        device_loop([(ops.mellowmax(omega), 1)]).advance(steps)
+    assert device_program.learn._cache_size() == compiled
+
+
+def test_a_row_says_what_happened():
+    loop = device_loop(ONE, loop=replace(LOOP, num_envs=2))
+    loop.advance(200)
+    counts = loop.blocks[0].counts
+    expected = float(counts.return_sum[0]) / int(counts.finished[0])
+    (row, phase), episodes = loop.test()[0], int(counts.episodes[0])
+    assert (row.epoch, row.agent_steps, row.env_frames, row.updates) == (1, 200, 200, 40)
+    assert row.episodes == episodes > 0
+    assert row.train_return == pytest.approx(expected)
+    assert row.train_clipped_return < row.train_return  # a corridor pays up to 10 a step, and the learner sees 1
+    assert row.test_return == phase.mean and row.test_episodes == len(phase.scores) <= 8
+    assert row.operator_parameter == 5.0 and row.held_out_value is not None and row.gradient_norm > 0
+    loop.advance(200)
+    assert loop.test()[0][0].epoch == 2
+    assert loop.test_is_due is False
+
+
+def test_operators_of_two_kinds_are_refused():
+    with pytest.raises(ValueError, match="one structure"):
+        device_loop([(ops.maximum(), 0), (ops.softmax(1.0), 1)])
+
+
+def test_the_number_of_test_games_must_be_given():
+    with pytest.raises(ValueError, match=r"loop\.test_episodes must be given"):
+        device_loop(ONE, loop=replace(LOOP, test_episodes=None))
