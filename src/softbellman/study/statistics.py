@@ -1,22 +1,201 @@
-"""Intervals of measured scores."""
+"""Statistics of scores, one for each run: intervals, profiles, comparisons.
+
+The unit of analysis is the run. A score that is missing is NaN and left out; a quantity that can't be had is None.
+
+Interquartile mean, stratified bootstrap, performance profile and probability of improvement are defined as by Agarwal
+et al., *Deep reinforcement learning at the edge of the statistical precipice*, NeurIPS 2021, and in their package
+rliable.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
+Interval = tuple[float, float]
 
-def mean_interval(scores: np.ndarray, level: float = 0.95) -> tuple[float, float] | None:
+_CHUNK = 1 << 19  # numbers held at once while resampling
+
+
+def mean_interval(scores: np.ndarray, level: float = 0.95) -> Interval | None:
     """Computes Student's t interval of a mean; None from fewer than two scores, since one shows no spread.
 
     Args:
-        scores: `[n]` independent scores.
+        scores: `[n]` independent scores; NaN: no score.
         level: confidence level, in `(0, 1)`.
 
     >>> low, high = mean_interval(np.array([0.0, 0.0, 0.0, 0.0, 100.0]))
     >>> round(low, 1), round(high, 1)
     (-35.5, 75.5)
     """
+    scores = scores[~np.isnan(scores)]
     n = len(scores)
     if n < 2:
         return None
-    half = float(stats.t.ppf(0.5 + level / 2, n - 1)) * float(np.std(scores, ddof=1)) / n**0.5
+    spread = float(np.std(scores, ddof=1)) if np.ptp(scores) else 0.0  # equal scores have none, rounding aside
+    half = _student(0.5 + level / 2, n - 1) * spread / n**0.5
     return float(np.mean(scores)) - half, float(np.mean(scores)) + half
+
+
+@functools.cache
+def _student(share: float, freedom: int) -> float:
+    """Computes a quantile of Student's distribution, once: a band asks for the same one at every point."""
+    return float(stats.t.ppf(share, freedom))
+
+
+def interquartile_mean(values: np.ndarray, axis: int | None = None) -> np.ndarray | float:
+    """Computes the mean of the middle half: a quarter of the values, rounded down, is cut off at either end.
+
+    Args:
+        values: scores; without an axis NaN is left out, with one there must be none.
+        axis: the axis along which; None: over all values.
+
+    Raises:
+        ValueError: if there is no value.
+
+    >>> float(interquartile_mean(np.array([0.0, 1.0, 2.0, 3.0, 100.0])))
+    2.0
+    """
+    if axis is None:
+        values, axis = values[~np.isnan(values)], -1
+    if values.size == 0:
+        raise ValueError("there is no score to take the interquartile mean of")
+    return stats.trim_mean(values, 0.25, axis=axis)
+
+
+def bootstrap_interval(
+    values: np.ndarray,
+    statistic: Callable[..., np.ndarray | float] = interquartile_mean,
+    *,
+    resamples: int = 50_000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Interval | None:
+    """Computes the percentile interval of a statistic by a stratified bootstrap: runs are drawn anew within each game.
+
+    With few runs of one game it is too narrow: at level 0.95, the interval from 5 normal scores holds the true value in
+    90% of cases, from 3 in 75%, of a skewed distribution in fewer. Student's interval, `mean_interval`, is the safer.
+
+    Args:
+        values: `[game, seed]`, or `[seed]` of one game; NaN: no score.
+        statistic: a function like `np.mean`: called with resampled scores `[resamples, scores]`, those of all games in
+            a row, and `axis=-1`.
+        resamples: how often scores are drawn anew.
+        seed: of the drawing; the same data and seed give the same interval.
+        level: confidence level, in `(0, 1)`.
+
+    Returns:
+        The interval, or None if a game has fewer than two scores, since one shows no spread.
+    """
+    values = np.atleast_2d(values)
+    known = ~np.isnan(values)
+    counted = known.sum(axis=1)
+    if counted.min() < 2:
+        return None
+    scores = values[known]
+    first, choices = (np.repeat(of_game, counted) for of_game in (np.cumsum(counted) - counted, counted))
+    rng, found = np.random.default_rng(seed), np.empty(resamples)
+    rows = max(1, _CHUNK // scores.size)
+    for start in range(0, resamples, rows):
+        uniform = rng.random((min(rows, resamples - start), scores.size))
+        found[start : start + rows] = statistic(scores[first + (uniform * choices).astype(np.intp)], axis=-1)
+    return _percentiles(found, level)
+
+
+def performance_profile(values: np.ndarray, thresholds: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Computes the share of runs that score more than each threshold, games weighing alike.
+
+    Args:
+        values: `[game, seed]`, or `[seed]` of one game; NaN: no score.
+        thresholds: `[thresholds]`.
+
+    Returns:
+        `[thresholds]` shares in `[0, 1]`.
+
+    Raises:
+        ValueError: if a game has no score.
+
+    >>> performance_profile(np.array([[1.0, 2.0], [2.0, 4.0]]), [0.0, 1.0, 2.0])
+    array([1.  , 0.75, 0.25])
+    """
+    games = [game[~np.isnan(game)] for game in np.atleast_2d(values)]
+    if not all(map(len, games)):
+        raise ValueError("a game without any score has no performance profile; leave it out for every operator")
+    return np.mean([(game[:, None] > np.asarray(thresholds)).mean(axis=0) for game in games], axis=0)
+
+
+def probability_of_improvement(first: np.ndarray, second: np.ndarray) -> float | None:
+    """Computes how probable it is that a run of `first` scores more than one of `second`; a tie counts half.
+
+    Args:
+        first: `[game, seed]`, or `[seed]` of one game; NaN: no score. Games weigh alike.
+        second: likewise, of the same games; it may have other seeds.
+
+    Returns:
+        A probability, or None if a game has no score of either.
+
+    >>> probability_of_improvement(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
+    0.875
+    """
+    games = _compared(first, second)
+    return float(np.mean([game.mean() for game in games])) if all(game.size for game in games) else None
+
+
+def improvement_interval(
+    first: np.ndarray, second: np.ndarray, *, resamples: int = 50_000, seed: int = 0, level: float = 0.95
+) -> Interval | None:
+    """Computes the percentile interval of `probability_of_improvement`, runs of both drawn anew within each game.
+
+    Like `bootstrap_interval` it is too narrow for few runs: `(1, 1)` where all runs of `first` beat all of `second`.
+
+    Returns:
+        The interval, or None if a game has fewer than two scores of either.
+    """
+    games = _compared(first, second)
+    if min(min(game.shape) for game in games) < 2:
+        return None
+    rng, found = np.random.default_rng(seed), np.zeros(resamples)
+    for game in games:
+        of_first, of_second = (rng.multinomial(n, np.full(n, 1 / n), size=resamples) / n for n in game.shape)
+        found += (of_first @ game * of_second).sum(axis=1)  # each run weighs as often as it was drawn
+    return _percentiles(found / len(games), level)
+
+
+class Paired(NamedTuple):
+    """The mean difference over common seeds, its Student's t interval, and how many seeds there are."""
+
+    mean: float | None
+    interval: Interval | None
+    n: int
+
+
+def paired_difference(first: np.ndarray, second: np.ndarray, level: float = 0.95) -> Paired:
+    """Compares scores `[seed]` of two operators in one game, `first` minus `second`, on the seeds that both have.
+
+    Raises:
+        ValueError: if they are not of as many seeds; NaN holds the place of a score that is missing.
+    """
+    if first.shape != second.shape:
+        raise ValueError(
+            f"scores of {first.shape} and {second.shape} seeds are not paired; NaN stands for a missing one"
+        )
+    difference = first - second
+    difference = difference[~np.isnan(difference)]
+    mean = float(np.mean(difference)) if len(difference) else None
+    return Paired(mean, mean_interval(difference, level), len(difference))
+
+
+def _compared(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
+    """Compares every run of one with every run of the other: for each game `[first, second]` of 1, 1/2 and 0."""
+    first, second = np.atleast_2d(first), np.atleast_2d(second)
+    if len(first) != len(second):
+        raise ValueError(f"scores of {len(first)} games can't be compared with those of {len(second)}")
+    pairs = ((a[~np.isnan(a), None], b[None, ~np.isnan(b)]) for a, b in zip(first, second, strict=True))
+    return [(np.sign(a - b) + 1) / 2 for a, b in pairs]
+
+
+def _percentiles(found: np.ndarray, level: float) -> Interval:
+    low, high = np.quantile(found, (0.5 - level / 2, 0.5 + level / 2))
+    return float(low), float(high)
