@@ -9,7 +9,7 @@ import numpy as np
 
 from softbellman.operators import Operator
 from softbellman.simulation import Cell, Curve, parameter
-from softbellman.study.report import COLOURS, save_picture, tidy
+from softbellman.study.pictures import COLOURS, save_picture, tidy
 
 _SIGNS = {"tau": "τ", "omega": "ω"}
 _MARKERS = "osD^vP*X"

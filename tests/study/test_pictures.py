@@ -1,0 +1,35 @@
+"""The picture is drawn, is the same each time, and shows what is in the files."""
+
+import numpy as np
+import pytest
+
+from softbellman import operators as ops
+from softbellman.study.config import Config
+from softbellman.study.pictures import draw_curves
+from softbellman.study.store import Study
+from softbellman.training.metrics import MetricsRow
+
+
+def test_a_picture_is_drawn_and_the_same_each_time(cartpole, tmp_path):
+    image = pytest.importorskip("matplotlib.image")
+    study, _ = cartpole
+    first = draw_curves([study], tmp_path / "new" / "first.png")
+    second = draw_curves([study], tmp_path / "second.png")
+    assert first.read_bytes() == second.read_bytes()
+    pixels = image.imread(first)
+    assert pixels.shape[:2] == (768, 1152)
+    blue = np.abs(pixels[..., :3] - np.array([0x00, 0x72, 0xB2]) / 255).max(axis=-1) < 0.02
+    assert all(part.sum() > 50 for part in (blue[:384, :576], blue[:384, 576:], blue[384:, :576], blue[384:, 576:]))
+    assert "<svg" in draw_curves([study], tmp_path / "curves.svg").read_text()
+
+
+def test_nothing_to_draw_is_an_error(cartpole, breakout, tmp_path):
+    with pytest.raises(ValueError, match="one picture shows one environment, not atari/breakout, gym/CartPole-v1"):
+        draw_curves([cartpole[0], breakout[0]], tmp_path / "both.png")
+    empty = Study.create(tmp_path / "empty", "gym/X-v0", [ops.maximum()], [0], Config(), {}, [])
+    run = empty.runs[0].path
+    run.mkdir(parents=True)
+    (run / "metrics.csv").write_text(",".join(MetricsRow._fields) + "\n")
+    with pytest.raises(ValueError, match="no run has finished a test phase"):
+        draw_curves([empty], tmp_path / "empty.png")
+    assert not list(tmp_path.glob("*.png"))
