@@ -18,7 +18,7 @@ ALLOWED = {
     "tabular": {"operators", "memory"},
     "simulation": {"operators"},
     "envs": set(),
-    "envs.mdp": {"tabular"},
+    "envs.mdp": {"tabular", "operators"},
     "learning": {"operators", "envs.step", "memory"},
     "training": {"operators", "envs", "learning"},
     "study": {"operators", "envs", "learning", "training", "memory"},

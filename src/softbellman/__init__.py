@@ -5,17 +5,27 @@ from typing import TYPE_CHECKING, Any
 from softbellman import operators
 
 if TYPE_CHECKING:
+    from softbellman.study.compare import compare
+    from softbellman.study.store import Study
     from softbellman.tabular import FiniteMDP, solve
 
-__all__ = ["FiniteMDP", "__version__", "operators", "solve"]
+__all__ = ["FiniteMDP", "Study", "__version__", "compare", "operators", "solve"]
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the tabular part, and SciPy with it, where it is first used."""
+    """Loads the parts that need more than NumPy where they are first used."""
     if name in ("FiniteMDP", "solve"):
         from softbellman import tabular
 
         return getattr(tabular, name)
+    if name == "compare":
+        from softbellman.study.compare import compare
+
+        return compare
+    if name == "Study":
+        from softbellman.study.store import Study
+
+        return Study
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,10 @@ TINY = [
     *("--loop.gradient-batches", "2", "--learner.replay-start-steps", "100", "--learner.target-period-updates", "20"),
 ]
 TRAIN = ["train", "gym/CartPole-v1", "--operator", "softmax:5", "--seed", "3", *TINY]
+COMPARE = [
+    *("compare", "gym/CartPole-v1", "--operators", "max", "softmax:5", "--seeds", "3", "7", *TINY),
+    *("--loop.block-width", "2", "--workers", "2", "--threads", "1"),
+]
 MAIN = "from softbellman.cli import main; main()"
 
 
@@ -30,6 +34,16 @@ def run_alone(folder, *words, code=MAIN, hash_seed="1"):
     return process.stdout
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled(tmp_path_factory):
+    """Processes that are started here share what they compile."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
+        patched.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        patched.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+        yield
+
+
 @pytest.fixture
 def softbellman(tmp_path, monkeypatch, capsys):
     """Runs a command line in an empty directory; returns exit code, output and errors."""
@@ -45,6 +59,13 @@ def softbellman(tmp_path, monkeypatch, capsys):
         return code, *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def compared(tmp_path_factory):
+    """A comparison on CartPole, made on the command line by processes of its own, and what was printed."""
+    folder = tmp_path_factory.mktemp("compared")
+    return folder / "study", run_alone(folder, *COMPARE, "--out", "study")
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from softbellman.cli import training
+from softbellman.study.engines import DETERMINISTIC
 
 from .conftest import TINY, TRAIN, run_alone
 
@@ -159,11 +160,11 @@ def test_l41_a_resumed_study_has_the_threads_and_flags_it_was_begun_with(softbel
     monkeypatch.setattr(training, "_train_study", lambda *_, **__: 0)
     Path("begun").mkdir()
     record = json.loads((trained[0] / "study.json").read_text())
-    record["provenance"] |= {"threads": "3", "xla_flags": training.DETERMINISTIC}
+    record["provenance"] |= {"threads": "3", "xla_flags": DETERMINISTIC}
     Path("begun/study.json").write_text(json.dumps(record))
     monkeypatch.setenv("XLA_FLAGS", "")
     assert softbellman("resume", "begun")[0] == 0
-    assert (os.environ["NPROC"], os.environ["XLA_FLAGS"]) == ("3", training.DETERMINISTIC)
+    assert (os.environ["NPROC"], os.environ["XLA_FLAGS"]) == ("3", DETERMINISTIC)
     assert softbellman("resume", "begun", "--threads", "1")[0] == 0
     assert os.environ["NPROC"] == "1"
 
@@ -171,9 +172,7 @@ def test_l41_a_resumed_study_has_the_threads_and_flags_it_was_begun_with(softbel
 def test_l41_deterministic_is_a_flag_that_xla_knows(tmp_path):
     """XLA ends a process that gives it a flag it does not know."""
     run_alone(tmp_path, *TRAIN, "--quiet", "--deterministic", "--out", "study")
-    assert (
-        json.loads((tmp_path / "study" / "study.json").read_text())["provenance"]["xla_flags"] == training.DETERMINISTIC
-    )
+    assert json.loads((tmp_path / "study" / "study.json").read_text())["provenance"]["xla_flags"] == DETERMINISTIC
 
 
 def test_a_film_is_made_without_a_display(trained, softbellman, tmp_path):

@@ -59,8 +59,9 @@ def _planned(environment, preset, operator, seeds, values):
 
 
 def _created(folder, planned):
+    facts = {planned.environment: planned.facts}
     return Study.create(
-        folder, planned.environment, [planned.operator], planned.seeds, planned.config, planned.facts, ["train"]
+        folder, planned.environment, [planned.operator], planned.seeds, planned.config, facts, ["train"]
     )
 
 

@@ -59,6 +59,7 @@ AUTHORS = {
     "protocol.resize": "bilinear",
 }
 OURS = {
+    **{f"minatar.{name}": "MinAtar" for name in ("sticky_probability", "ramping", "minimal_actions", "max_steps")},
     "checkpoint.keep": "preset",
     "checkpoint.minutes": "preset",
     "checkpoint.replay": "preset",
@@ -145,3 +146,36 @@ def test_an_unknown_preset_lists_the_nearest_and_all():
 def test_default_presets():
     assert default_preset("atari/pong") == "paper-atari"
     assert default_preset("gym/CartPole-v1") == "classic-control"
+
+
+def test_minatar_is_the_example_agents_value_by_value():
+    """Young and Tian 2019, as the example in their package is written."""
+    chosen = preset("minatar")
+    values, where = dict(fields(chosen.config)), sources(chosen.config, chosen)
+    example = {
+        "learner.gamma": 0.99,
+        "learner.learning_rate": 0.00025,
+        "learner.optimizer": "rmsprop-torch",
+        "learner.rmsprop_decay": 0.95,
+        "learner.optimizer_epsilon": 0.01,
+        "learner.huber_delta": 1.0,
+        "learner.loss_reduction": "mean",
+        "learner.reward_clip": None,
+        "learner.batch_size": 32,
+        "learner.update_period_steps": 1,
+        "learner.target_period_updates": 1_000,
+        "learner.replay_capacity": 100_000,
+        "learner.replay_start_steps": 5_000,
+        "learner.epsilon_start": 1.0,
+        "learner.epsilon_end": 0.1,
+        "learner.epsilon_decay_steps": 100_000,
+        "network.kind": "minatar_cnn",
+        "loop.steps": 5_000_000,
+        "minatar.sticky_probability": 0.1,
+        "minatar.ramping": True,
+        "minatar.minimal_actions": False,
+        "minatar.max_steps": None,
+    }
+    assert {name: values[name] for name in example} == example
+    assert where["learner.update_period_steps"] == where["minatar.ramping"] == "MinAtar"
+    assert where["loop.epoch_steps"] == where["loop.test_episodes"] == "preset"

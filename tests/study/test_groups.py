@@ -79,7 +79,7 @@ def test_a_finished_run_says_so_and_leaves_its_networks(cartpole):
 
 def test_l7_l26_an_atari_game_is_trained_on_and_its_protocol_recorded(breakout):
     study, rows = breakout
-    facts = study.record["environment_facts"]
+    facts = study.record["environment_facts"]["atari/breakout"]
     assert (facts["name"], facts["repeat_action_probability"], facts["noop_max"]) == ("paper-atari", 0.0, 30)
     assert (facts["frame_skip"], facts["life_loss_terminates"], facts["num_actions"]) == (4, True, 4)
     (frame,) = (pd.read_csv(run.path / "metrics.csv") for run in study.runs)
@@ -95,7 +95,7 @@ def test_a_study_alone_reruns_it(cartpole, tmp_path):
     record = study.record
     operators = [ops.parse(spec) for spec in record["operators"]]
     facts = record["environment_facts"]
-    again = Study.create(tmp_path, record["environment"], operators, record["seeds"], study.config, facts, [])
+    again = Study.create(tmp_path, study.environments, operators, study.seeds, study.config, facts, [])
     groups.train(again)
     for first, second in zip(study.runs, again.runs, strict=True):
         pd.testing.assert_frame_equal(

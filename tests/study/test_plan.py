@@ -32,7 +32,7 @@ def planned(
         ({"learner__batch_size": 64, "learner__replay_capacity": 32}, r"batch_size \(64\).*replay_capacity \(32\)"),
         ({"steps": 900}, r"replay_start_steps \(1,000\) is not below the budget of 900"),
         ({"steps": 1_050}, r"target_period_updates \(\d+\) can't fire"),
-        ({"protocol": MACHADO_ATARI}, "takes no protocol"),
+        ({"protocol": MACHADO_ATARI}, "does not heed the fields of protocol"),
         ({"network__kind": "nature_cnn"}, r"nature_cnn takes observations of shape \(4, 84, 84\), not \(4,\); try mlp"),
         ({"environment": "gym/Pendulum-v1"}, r"action space Box\(-2\.0, 2\.0.*Discrete"),
         ({"environment": "gym/CartPol-v1"}, "did you mean CartPole-v1"),

@@ -17,7 +17,7 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.study import config as configs
-from softbellman.study import groups, provenance, store
+from softbellman.study import groups, provenance, writer
 from softbellman.study.stopping import EXIT_CODE, Stopped, StopRequests
 from softbellman.study.store import Study, read_status
 from softbellman.training.host_loop import Diverged
@@ -213,7 +213,7 @@ def test_a_disk_too_small_for_the_checkpoints_is_said_beforehand(tmp_path, monke
 
 
 def test_l42_rows_that_cant_be_written_are_written_later(tmp_path, undisturbed, monkeypatch):
-    write, failing = store.write_atomically, [True]
+    write, failing = writer.write_atomically, [True]
 
     def sometimes(path, content):
         if path.name == "metrics.csv" and failing:
@@ -226,7 +226,7 @@ def test_l42_rows_that_cant_be_written_are_written_later(tmp_path, undisturbed, 
 
     def then_fail(done):
         if done == 100:
-            monkeypatch.setattr(store, "write_atomically", sometimes)
+            monkeypatch.setattr(writer, "write_atomically", sometimes)
 
     groups.train(study, on_note=notes.append, on_progress=then_fail)
     assert len(notes) == 1 and "metrics.csv could not be written: Permission denied; training goes on" in notes[0]

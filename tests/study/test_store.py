@@ -12,7 +12,6 @@ from softbellman.study.config import Config
 from softbellman.study.provenance import provenance
 from softbellman.study.store import (
     RunPath,
-    RunWriter,
     Study,
     find_run,
     load_params,
@@ -21,12 +20,15 @@ from softbellman.study.store import (
     save_params,
     write_atomically,
 )
+from softbellman.study.writer import RunWriter
 
 PARAMS = {"q": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(3, np.float32)}}
 
 
 def created(folder, seeds=(0, 1)):
-    return Study.create(folder, "gym/X-v0", [ops.softmax(5.0)], list(seeds), Config(), {"num_actions": 2}, ["train"])
+    return Study.create(
+        folder, "gym/X-v0", [ops.softmax(5.0)], list(seeds), Config(), {"gym/X-v0": {"num_actions": 2}}, ["train"]
+    )
 
 
 def test_a_study_is_read_as_it_was_made(tmp_path):
@@ -35,7 +37,7 @@ def test_a_study_is_read_as_it_was_made(tmp_path):
     assert study.config == made.config == Config()
     assert [(run.operator, run.seed) for run in study.runs] == [("softmax(5)", 0), ("softmax(5)", 1)]
     assert study.runs[1].path == tmp_path / "a" / "b" / "runs" / "gym-X-v0" / "softmax-5" / "seed-1"
-    assert study.record["environment_facts"] == {"num_actions": 2}
+    assert study.record["environment_facts"] == {"gym/X-v0": {"num_actions": 2}}
     assert study.record["command"] == ["train"]
 
 
@@ -57,7 +59,7 @@ def test_nothing_is_overwritten(tmp_path):
     ("damage", "message"),
     [
         (lambda text: text[: len(text) // 2], "study.json cannot be read: "),
-        (lambda text: text.replace('"format": 1', '"format": 2'), "has the format 2, and this version reads 1"),
+        (lambda text: text.replace('"format": 2', '"format": 3'), "has the format 3, and this version reads 1 and 2"),
         (lambda text: text.replace('"seeds"', '"seed"'), "it has no field 'seeds'"),
         (lambda text: text.replace('"gamma"', '"gamm"'), "unknown field 'learner.gamm'; did you mean learner.gamma"),
         (lambda text: text.replace('"gamma": 0.99', '"gamma": 1.5'), r"learner\.gamma \(1\.5\)"),

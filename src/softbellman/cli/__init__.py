@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from softbellman import operators as ops
-from softbellman.cli import theory, training
+from softbellman.cli import comparing, theory, training
 from softbellman.cli.arguments import parse
 from softbellman.cli.commands import COMMANDS, Operators
 from softbellman.cli.tables import complain, print_table
@@ -98,6 +98,8 @@ def _operators(command: Operators) -> int:
 
 _HANDLERS: dict[str, Callable[[Any], int]] = {
     "train": training.train,
+    "compare": comparing.compare,
+    "report": comparing.report,
     "resume": training.resume,
     "evaluate": training.evaluate,
     "watch": training.watch,

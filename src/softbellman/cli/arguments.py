@@ -10,8 +10,8 @@ from typing import Any
 
 import tyro
 
-from softbellman.cli.commands import COMMANDS, Train
-from softbellman.envs import nearest, squeeze
+from softbellman.cli.commands import COMMANDS, Compare, Training
+from softbellman.envs import PREFIXES, nearest, squeeze
 from softbellman.study import config as configs
 
 # What tyro says of a fault, and the same for those who do not read Python.
@@ -37,42 +37,43 @@ def parse(name: str, words: list[str]) -> Any:
     """
     command = COMMANDS[name]
     _check_options(name, dict(_options(command)), words)
-    if command is not Train:
+    if not issubclass(command, Training):
         return _read(name, command, words)
     given = re.search(r"(?:^|\s)--preset[ =](\S+)", " ".join(words))
-    guess = next((word for word in words if re.match(r"(atari|gym)/", word)), "")
+    guess = next((word for word in words if word.partition("/")[0] in PREFIXES), "")
     preset = given[1] if given else configs.default_preset(guess)
-    train = _read(name, command, words, default=_with_preset(preset))
-    proper = configs.default_preset(train.environment)
-    return train if given or proper == preset else _read(name, command, words, default=_with_preset(proper))
+    read = _read(name, command, words, default=_with_preset(command, preset))
+    if given:
+        return read
+    proper = configs.common_preset(read.environments if isinstance(read, Compare) else [read.environment])
+    return read if proper == preset else _read(name, command, words, default=_with_preset(command, proper))
 
 
-def _with_preset(name: str) -> Train:
-    """Returns the defaults of `train` under a preset, which the other options override."""
-    config = configs.preset(name).config
-    return Train(
-        environment=tyro.MISSING,
-        preset=name,
-        learner=config.learner,
-        loop=config.loop,
-        network=config.network,
-        protocol=config.protocol,
-        checkpoint=config.checkpoint,
-    )
+def _with_preset(command: type[Training], name: str) -> Training:
+    """Returns the defaults of a command under a preset, which the other options override."""
+    needed = [item.name for item in dataclasses.fields(command) if _default(item) is dataclasses.MISSING]
+    missing: dict[str, Any] = dict.fromkeys(needed, tyro.MISSING)
+    return command(preset=name, config=configs.preset(name).config, **missing)
 
 
 def _options(command: type, prefix: str = "--") -> Iterator[tuple[str, str | None]]:
     """Yields every option; with it, for one that takes no value, the option that says the contrary."""
     for item in dataclasses.fields(command):
-        default = item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
+        default = _default(item)
         word = item.name.replace("_", "-")
-        if dataclasses.is_dataclass(default):
+        if isinstance(default, configs.Config):  # its sections are named as if they were the command's
+            yield from _options(configs.Config, prefix)
+        elif dataclasses.is_dataclass(default):
             yield from _options(type(default), f"{prefix}{word}.")
         elif isinstance(default, bool):
             yield f"{prefix}{word}", f"{prefix}no-{word}"
             yield f"{prefix}no-{word}", f"{prefix}{word}"
         elif default is not dataclasses.MISSING:
             yield f"{prefix}{word}", None
+
+
+def _default(item: dataclasses.Field[Any]) -> Any:
+    return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
 
 
 def _check_options(name: str, options: dict[str, str | None], words: list[str]) -> None:

@@ -6,10 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import DisallowNone, Positional, arg
 
-from softbellman.envs.atari import AtariProtocol
-from softbellman.learning.settings import LearnerSettings
-from softbellman.study.config import CheckpointSettings, NetworkSettings
-from softbellman.training.settings import LoopSettings
+from softbellman.study.config import Config, Preset, preset
 
 # A number or path that may be left out; None is what it then is, and nothing that could be typed.
 _Integer = DisallowNone[int | None]
@@ -17,51 +14,89 @@ _Path = DisallowNone[Path | None]
 _RunPath = Annotated[Path, Positional, arg(metavar="RUN")]
 
 
-@dataclass(frozen=True)
-class Train:
-    """Trains a deep Q-network with a Bellman operator on one environment.
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What every command that begins to train can be told.
 
     Attributes:
-        environment: `atari/<game>`, or `gym/<id>` for any Gymnasium environment with discrete actions.
-        operator: what a target makes of the next state's values: `max`, `mean`, `softmax(5)` or `softmax:5`,
-            `mellowmax(5)`, `double(softmax(5))`, or `package.module:name` for one of your own.
-        seed: seed of the run; 0 if neither this nor `--seeds` is given.
-        seeds: seeds of several runs that train together, instead of `--seed`.
-        preset: `paper-atari`, `quick-atari`, `machado-atari`, `demo-atari` or `classic-control`: the values of all
-            options below that are not given themselves.
-        steps: agent steps in all; the same as `--loop.steps`.
-        frames: emulator frames in all, instead of `--steps`.
-        out: directory to make for the study; by default `runs/` and its environment, operator and seed. If the same
-            study is there already, it goes on.
-        threads: threads of the learner; by default all cores. Results repeat for the same number only.
+        preset: `paper-atari`, `quick-atari`, `machado-atari`, `demo-atari`, `minatar`, `quick-minatar`, `demo-minatar`
+            or `classic-control`: the values of all options below that are not given themselves.
+        steps: agent steps of a run; the same as `--loop.steps`.
+        frames: emulator frames of a run, instead of `--steps`.
         deterministic: has XLA use only operations that repeat to the last bit, where there is a GPU, and fail at
             others. A CPU always does.
         dry_run: prints the resolved configuration and what it needs, and stops.
         quiet: prints nothing but errors.
-        learner: how the learner learns.
-        loop: how long it trains, and how it is tested.
-        network: the Q-network.
-        protocol: what the agent sees of an Atari game.
-        checkpoint: how often the state is saved.
+        config: the configuration.
+    """
+
+    preset: DisallowNone[str | None] = None
+    steps: _Integer = None
+    frames: _Integer = None
+    deterministic: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+    config: Annotated[Config, arg(name="")] = field(default_factory=Config)
+
+    def checked_preset(self) -> Preset:
+        """Returns the preset, after refusing a budget that is given twice.
+
+        Raises:
+            ValueError: for an unknown preset, too.
+        """
+        chosen = preset(str(self.preset))
+        if self.config.loop.steps != chosen.config.loop.steps and (self.steps or self.frames) is not None:
+            raise ValueError("give --loop.steps or one of --steps and --frames, not both")
+        return chosen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Training):
+    """Trains a deep Q-network with a Bellman operator on one environment.
+
+    Attributes:
+        environment: `atari/<game>`, `minatar/<game>`, `mdp/<example>`, or `gym/<id>` for any Gymnasium environment with
+            discrete actions.
+        operator: what a target makes of the next state's values: `max`, `mean`, `softmax(5)` or `softmax:5`,
+            `mellowmax(5)`, `double(softmax(5))`, or `package.module:name` for one of your own.
+        seed: seed of the run; 0 if neither this nor `--seeds` is given.
+        seeds: seeds of several runs that train together, instead of `--seed`.
+        out: directory to make for the study; by default `runs/` and its environment, operator and seed. If the same
+            study is there already, it goes on.
+        threads: threads of the learner; by default all cores. Results repeat for the same number only.
     """
 
     environment: Annotated[str, Positional, arg(metavar="ENV")]
     operator: str = "max"
     seed: _Integer = None
     seeds: DisallowNone[tuple[int, ...] | None] = None
-    preset: DisallowNone[str | None] = None
-    steps: _Integer = None
-    frames: _Integer = None
     out: _Path = None
     threads: _Integer = None
-    deterministic: bool = False
-    dry_run: bool = False
-    quiet: bool = False
-    learner: LearnerSettings = field(default_factory=LearnerSettings)
-    loop: LoopSettings = field(default_factory=LoopSettings)
-    network: NetworkSettings = field(default_factory=NetworkSettings)
-    protocol: AtariProtocol = field(default_factory=AtariProtocol)
-    checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(Training):
+    """Trains several operators with several seeds each, many runs at once, and reports on them.
+
+    Attributes:
+        environments: one or more environments, as for `train`.
+        operators: Bellman operators, each as for `train`: `max softmax:5 double:softmax:5`. All are compared with the
+            first.
+        seeds: how many seeds, 0 and up; or, if several numbers are given, the seeds themselves.
+        out: directory to make for the study; by default one in `runs/` that is the same for the same comparison. If
+            the study is there already, it goes on; runs that it lacks are added, and no other is done again.
+        workers: groups of runs that train at once, each in a process of its own; by default one for each core.
+        threads: threads of each worker; by default the cores for each. Results repeat for the same number only.
+        retry_failed: tries runs again that have failed.
+    """
+
+    environments: Annotated[tuple[str, ...], Positional, arg(metavar="ENV [ENV ...]")]
+    operators: tuple[str, ...] = ("max", "softmax(5)", "mellowmax(5)")
+    seeds: tuple[int, ...] = (5,)
+    out: _Path = None
+    workers: _Integer = None
+    threads: _Integer = None
+    retry_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,15 +105,30 @@ class Resume:
 
     Attributes:
         study: its directory.
+        workers: groups that train at once, of a comparison; by default as many as its threads leave cores for.
         threads: threads of the learner; by default as many as it was begun with, which is what results repeat for.
+        retry_failed: tries runs of a comparison again that have failed.
         inexact: goes on also where the game under way can't be played again up to where it was.
         quiet: prints nothing but errors.
     """
 
     study: Annotated[Path, Positional, arg(metavar="DIR")]
+    workers: _Integer = None
     threads: _Integer = None
+    retry_failed: bool = False
     inexact: bool = False
     quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """Prints what a comparison found, and writes a page of figures, tables and films.
+
+    Attributes:
+        study: its directory.
+    """
+
+    study: Annotated[Path, Positional, arg(metavar="DIR")]
 
 
 @dataclass(frozen=True)
@@ -238,7 +288,9 @@ class Doctor:
 
 COMMANDS: dict[str, type] = {
     "train": Train,
+    "compare": Compare,
     "resume": Resume,
+    "report": Report,
     "evaluate": Evaluate,
     "watch": Watch,
     "operators": Operators,

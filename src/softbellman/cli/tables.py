@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from softbellman.study.config import Config, Preset, sources
+
 LABEL_WIDTH = 17
 
 
@@ -40,6 +42,13 @@ def print_lines(lines: Iterable[tuple[str, str]]) -> None:
             ),
             flush=True,
         )
+
+
+def print_settings(preset: Preset, config: Config, values: Iterable[tuple[str, Any]]) -> None:
+    """Prints values of a configuration by dotted name, and where each comes from."""
+    where = sources(config, preset)
+    print_lines([("preset", f"{preset.name}: {preset.summary}")])
+    print_table(("field", "value", "from"), [(name, number(value), where[name]) for name, value in values])
 
 
 def complain(message: str, code: int) -> int:

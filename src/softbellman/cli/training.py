@@ -9,52 +9,41 @@ from typing import Any
 import numpy as np
 
 from softbellman import operators as ops
+from softbellman.cli import comparing
 from softbellman.cli.commands import Doctor, Evaluate, Resume, Train, Watch
-from softbellman.cli.tables import complain, number, print_lines, print_table
-from softbellman.study import config as configs
+from softbellman.cli.tables import complain, print_lines, print_settings, print_table
 from softbellman.study.stopping import EXIT_CODE
-
-DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 
 def train(command: Train) -> int:
     """Trains a study, new or begun; the exit code is 1 if a run failed or diverged, and 130 if it was stopped."""
-    from softbellman.study.store import Study, plain, require_new, require_same
+    from softbellman.study.matching import require_same
+    from softbellman.study.store import Study, plain, require_new
 
     if command.seed is not None and command.seeds is not None:
         raise ValueError("give --seed or --seeds, not both")
-    preset = configs.preset(str(command.preset))
-    if command.loop.steps != preset.config.loop.steps and (command.steps or command.frames) is not None:
-        raise ValueError("give --loop.steps or one of --steps and --frames, not both")
+    preset = command.checked_preset()
     seeds = list(command.seeds) if command.seeds is not None else [command.seed or 0]
     operator = ops.parse(command.operator)
-    config = configs.Config(
-        learner=command.learner,
-        loop=command.loop,
-        network=command.network,
-        protocol=command.protocol,
-        checkpoint=command.checkpoint,
-    )
     name = f"{plain(command.environment)}-{plain(str(operator))}-seed-{'-'.join(map(str, seeds))}"
     out = command.out or Path("runs") / name
     begun = Study(out) if (out / "study.json").exists() else None
+    if begun and "workers" in begun.record:
+        raise ValueError(f"{out} is a comparison; it goes on by softbellman resume {out}, or by softbellman compare")
     _set_up_xla(command.threads, begun.record["provenance"] if begun else {}, deterministic=command.deterministic)
     from softbellman.study.plan import plan as make_plan
 
-    plan = make_plan(command.environment, operator, seeds, config, steps=command.steps, frames=command.frames)
+    plan = make_plan(command.environment, operator, seeds, command.config, steps=command.steps, frames=command.frames)
     if begun is None:
         require_new(out)
     else:
         require_same(begun, plan.environment, [plan.operator], plan.seeds, plan.config)
     if command.dry_run:
-        where = configs.sources(plan.config, preset)
-        print_lines([("preset", f"{preset.name}: {preset.summary}")])
-        print_table(("field", "value", "from"), [(name, number(value), where[name]) for name, value in plan.settings()])
+        print_settings(preset, plan.config, plan.settings())
         print_lines([*plan.summary(), *(("note", line) for line in plan.warnings())])
         return 0
-    study = begun or Study.create(
-        out, plan.environment, [plan.operator], plan.seeds, plan.config, plan.facts, sys.argv[1:]
-    )
+    facts = {plan.environment: plan.facts}
+    study = begun or Study.create(out, plan.environment, [plan.operator], plan.seeds, plan.config, facts, sys.argv[1:])
     return _train_study(study, plan, quiet=command.quiet)
 
 
@@ -63,18 +52,22 @@ def resume(command: Resume) -> int:
     from softbellman.study.store import Study
 
     study = Study(command.study)
+    if "workers" in study.record:
+        return comparing.resume(command, study)
+    if command.workers is not None or command.retry_failed:
+        raise ValueError(f"{study.path} is no comparison: it takes neither --workers nor --retry-failed")
     _set_up_xla(command.threads, study.record["provenance"])
     from softbellman.study.plan import plan as make_plan
 
-    record = study.record
-    plan = make_plan(record["environment"], ops.parse(record["operators"][0]), record["seeds"], study.config)
+    (environment,), (operator,) = study.environments, study.operators
+    plan = make_plan(environment, ops.parse(operator), study.seeds, study.config)
     return _train_study(study, plan, quiet=command.quiet, inexact=command.inexact)
 
 
 def _train_study(study: Any, plan: Any, *, quiet: bool, inexact: bool = False) -> int:
     from softbellman.study import groups
+    from softbellman.study.pictures import draw_curves
     from softbellman.study.progress import reporter
-    from softbellman.study.report import draw_curves
     from softbellman.study.stopping import Stopped
     from softbellman.study.store import read_status
     from softbellman.training.host_loop import Diverged
@@ -233,13 +226,12 @@ def _set_up_xla(threads: int | None, recorded: Mapping[str, Any] = {}, *, determ
         recorded: the provenance of a study that is resumed.
         deterministic: asks for operations that repeat to the last bit on a GPU.
     """
+    from softbellman.study.engines import xla_flags
     from softbellman.study.provenance import available_cores
 
     if threads is not None and threads < 1:
         raise ValueError(f"threads ({threads}) must be at least 1")
     os.environ["NPROC"] = str(threads or recorded.get("threads") or os.environ.get("NPROC") or available_cores())
-    flags = os.environ.get("XLA_FLAGS") or recorded.get("xla_flags") or ""
-    if deterministic and DETERMINISTIC not in flags:
-        flags = f"{flags} {DETERMINISTIC}".strip()
+    flags = xla_flags(recorded, deterministic=deterministic)
     if flags:
         os.environ["XLA_FLAGS"] = flags

@@ -4,12 +4,13 @@ Nothing here imports JAX or a game, so that a command line can read, check and p
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from softbellman.envs import nearest
 from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
+from softbellman.envs.minatar import MinAtarProtocol
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training.settings import LoopSettings, check
 
@@ -19,11 +20,12 @@ class NetworkSettings:
     """The Q-network.
 
     Attributes:
-        kind: `nature_cnn` (Mnih et al. 2015, for 84 x 84 x 4 pixels), `mlp`, or `auto`, which chooses between them.
+        kind: `nature_cnn` (Mnih et al. 2015, for 84 x 84 x 4 pixels), `minatar_cnn` (Young and Tian 2019, for planes),
+            `mlp`, or `auto`, which chooses between them.
         hidden: widths of the hidden layers of `mlp`; none makes it linear.
     """
 
-    kind: Literal["auto", "nature_cnn", "mlp"] = "auto"
+    kind: Literal["auto", "nature_cnn", "minatar_cnn", "mlp"] = "auto"
     hidden: tuple[int, ...] = (128, 128)
 
 
@@ -51,6 +53,7 @@ class Config:
         loop: how long it trains, and how it is tested.
         network: the Q-network.
         protocol: what the agent sees of an Atari game; no effect elsewhere.
+        minatar: how a MinAtar game is played; no effect elsewhere.
         checkpoint: how often its state is saved; no effect on results.
     """
 
@@ -58,6 +61,7 @@ class Config:
     loop: LoopSettings = field(default_factory=LoopSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     protocol: AtariProtocol = PAPER_ATARI
+    minatar: MinAtarProtocol = field(default_factory=MinAtarProtocol)
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
 
 
@@ -97,6 +101,7 @@ class Preset(NamedTuple):
 
 _AUTHORS = "authors' code"
 _HERE = "preset"
+_MINATAR_PACKAGE = "MinAtar"  # the reference package, and the example agent in it
 
 
 def _derived(base: Preset, name: str, summary: str, values: dict[str, tuple[Any, str]]) -> Preset:
@@ -121,6 +126,7 @@ _PAPER = Preset(
         "protocol.name": _HERE,
         "protocol.random_first_actions": "deviation D2",
         "protocol.budget_cut_terminates": "deviation D4",
+        **{f"minatar.{item.name}": _MINATAR_PACKAGE for item in dataclasses.fields(MinAtarProtocol)},
     },
 )
 _QUICK = _derived(
@@ -188,14 +194,74 @@ _CLASSIC = _derived(
     },
 )
 
-PRESETS = {preset.name: preset for preset in (_PAPER, _QUICK, _MACHADO, _DEMO, _CLASSIC)}
+_MINATAR = _derived(
+    _PAPER,
+    "minatar",
+    "MinAtar as its authors' example agent learns it (Young and Tian 2019): 5 million steps, an update after each.",
+    {
+        "network.kind": ("minatar_cnn", _MINATAR_PACKAGE),
+        "learner.optimizer": ("rmsprop-torch", _MINATAR_PACKAGE),
+        "learner.loss_reduction": ("mean", _MINATAR_PACKAGE),
+        "learner.reward_clip": (None, _MINATAR_PACKAGE),
+        "learner.update_period_steps": (1, _MINATAR_PACKAGE),
+        "learner.target_period_updates": (1_000, _MINATAR_PACKAGE),
+        "learner.replay_capacity": (100_000, _MINATAR_PACKAGE),
+        "learner.replay_start_steps": (5_000, _MINATAR_PACKAGE),
+        "learner.epsilon_decay_steps": (100_000, _MINATAR_PACKAGE),
+        "loop.steps": (5_000_000, _MINATAR_PACKAGE),
+        "loop.epoch_steps": (50_000, _HERE),
+        "loop.test_steps": (100_000, _HERE),
+        "loop.test_episodes": (20, _HERE),
+        "loop.held_out_states": (1_600, _HERE),
+    },
+)
+_QUICK_MINATAR = _derived(
+    _MINATAR,
+    "quick-minatar",
+    "The same with an update every 4 steps, as on Atari: 1 million steps, for comparisons of many runs.",
+    {
+        "learner.update_period_steps": (4, _HERE),
+        "loop.steps": (1_000_000, _HERE),
+    },
+)
+_DEMO_MINATAR = _derived(
+    _QUICK_MINATAR,
+    "demo-minatar",
+    "A few minutes for a comparison of three operators with five seeds: the first steps of learning.",
+    {
+        "learner.replay_start_steps": (2_000, _HERE),
+        "learner.epsilon_decay_steps": (30_000, _HERE),
+        "learner.target_period_updates": (500, _HERE),
+        "loop.steps": (100_000, _HERE),
+        "loop.epoch_steps": (10_000, _HERE),
+        "loop.held_out_states": (640, _HERE),
+    },
+)
 
-_DEFAULT_PRESETS = {"atari": "paper-atari", "gym": "classic-control"}
+PRESETS = {
+    preset.name: preset
+    for preset in (_PAPER, _QUICK, _MACHADO, _DEMO, _CLASSIC, _MINATAR, _QUICK_MINATAR, _DEMO_MINATAR)
+}
+
+_DEFAULT_PRESETS = {"atari": "paper-atari", "gym": "classic-control", "minatar": "minatar", "mdp": "classic-control"}
 
 
 def default_preset(environment: str) -> str:
     """Returns the preset that an environment is trained with unless another is named."""
     return _DEFAULT_PRESETS.get(environment.partition("/")[0], "paper-atari")
+
+
+def common_preset(environments: Iterable[str]) -> str:
+    """Returns the preset that all of several environments are trained with unless another is named.
+
+    Raises:
+        ValueError: if they have different ones.
+    """
+    presets = {default_preset(environment): environment for environment in environments}
+    if len(presets) > 1:
+        each = ", ".join(f"{name} for {environment}" for name, environment in presets.items())
+        raise ValueError(f"these environments have different presets ({each}); name one for all with --preset")
+    return next(iter(presets), default_preset(""))
 
 
 def preset(name: str) -> Preset:

@@ -1,33 +1,120 @@
-"""Trains the runs of a group together, writes what comes of each, and survives being stopped."""
+"""Groups: runs that train together, with a directory of their own until they end, and a way on after a stop.
 
+<study>/groups/<id>/cells.json    which runs they are: environment, operator, seed
+<study>/groups/<id>/checkpoint/   their exact state
+"""
+
+import json
 import shutil
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from softbellman import operators as ops
-from softbellman.study.plan import make_env, make_network
+from softbellman.operators.spec import plain
+from softbellman.study.config import Config
+from softbellman.study.locks import locked
+from softbellman.study.plan import make_loop
 from softbellman.study.provenance import changes, provenance
 from softbellman.study.stopping import Stopped, StopRequests
-from softbellman.study.store import RunWriter, Study, count_rows, decisive, plain, read_status
+from softbellman.study.store import RunPath, Study, decisive, read_status, write_atomically
+from softbellman.study.writer import RunWriter, count_rows, write_error
 from softbellman.training.checkpoint import Checkpoint, Checkpoints
+from softbellman.training.device_loop import DeviceLoop
 from softbellman.training.evaluation import TestPhase
-from softbellman.training.host_loop import HostLoop, Run
+from softbellman.training.host_loop import HostLoop
+from softbellman.training.measurement import Diverged, Run
 from softbellman.training.metrics import MetricsRow
-from softbellman.training.snapshot import restore, snapshot
 
 HINT = (
     "lower learner.learning_rate, clip rewards (learner.reward_clip 1), or give learner.huber_delta a bound that the "
     "errors reach; resuming would come to the same end"
 )
 OVER = ("finished", "diverged")
+LONGEST_WAIT = 120.0  # seconds for a process that is saving its last state
+
+
+class Refused(ValueError):
+    """What is on disk is not of the runs or settings asked for, or can't go on exactly; nothing was touched."""
 
 
 def _say_nothing(*_: Any) -> None:
     pass
+
+
+class Group(NamedTuple):
+    """Runs that train together, and their directory."""
+
+    path: Path
+    runs: list[RunPath]
+
+    @classmethod
+    def create(cls, study: Study, runs: Sequence[RunPath]) -> "Group":
+        """Makes the directory of a new group, in place of what was there under its name, which is its first run's."""
+        first = runs[0]
+        name = f"{plain(first.environment)}-{plain(first.operator)}-seed-{first.seed}"
+        group = cls(study.path / "groups" / name, list(runs))
+        shutil.rmtree(group.path, ignore_errors=True)
+        group.write()
+        return group
+
+    def write(self) -> None:
+        """Writes down which runs they are."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path / "cells.json", json.dumps({"cells": self.cells}, indent=2) + "\n")
+
+    @property
+    def cells(self) -> list[list[Any]]:
+        """What each run is a run of: environment, operator, seed."""
+        return [[run.environment, run.operator, run.seed] for run in self.runs]
+
+    @property
+    def unfinished(self) -> list[RunPath]:
+        """The runs that are not over."""
+        return [run for run in self.runs if read_status(run) not in OVER]
+
+    @property
+    def saved_steps(self) -> int:
+        """The agent step of the newest checkpoint, whole or not; 0 without any."""
+        return max((int(file.stem.removeprefix("step-")) for file in self.path.glob("checkpoint/step-*")), default=0)
+
+    def remove(self) -> None:
+        """Removes the directory, and the one above if it was the last."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        with suppress(OSError):
+            self.path.parent.rmdir()
+
+
+def open_group(study: Study, name: str) -> Group:
+    """Opens a group of a study.
+
+    Raises:
+        ValueError: if there is none of that name, or it has a run that the study does not ask for.
+    """
+    folder = study.path / "groups" / name
+    try:
+        cells = json.loads((folder / "cells.json").read_text())["cells"]
+        known = {(run.environment, run.operator, run.seed): run for run in study.runs}
+        return Group(folder, [known[environment, operator, seed] for environment, operator, seed in cells])
+    except OSError as error:
+        raise ValueError(f"{folder} is no group of runs: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{folder} is no group of runs of this study ({error!r}); put study.json back as it was, or remove it"
+        ) from None
+
+
+def open_groups(study: Study) -> list[Group]:
+    """Opens all groups of a study, in the order of their names.
+
+    Raises:
+        ValueError: as `open_group`.
+    """
+    return [open_group(study, file.parent.name) for file in sorted(study.path.glob("groups/*/cells.json"))]
 
 
 def train(
@@ -38,7 +125,7 @@ def train(
     on_note: Callable[[str], None] = _say_nothing,
     inexact: bool = False,
 ) -> None:
-    """Trains all runs of a study, which must be one group, from where they stand to their end.
+    """Trains all runs of a study as one group, from where they stand to their end; they share their environment.
 
     Rows, parameters, status and checkpoints are written as they come. A file that can't be written is told of, and
     tried again at the next occasion; training goes on.
@@ -51,70 +138,106 @@ def train(
         inexact: goes on also where that can't be done exactly; see `training.snapshot.restore`.
 
     Raises:
-        ValueError: another process trains this study, or its checkpoints are of other settings.
+        ValueError: another process trains this study.
+        Refused: its checkpoint is of other settings, or the game under way can't be played again as it was.
         Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
         Stopped: it was asked to stop by a signal, and the state is saved.
         BaseException: whatever else stopped the training; first, the runs are marked with its last line, and the
             whole of it is written to their `error.txt`.
     """
-    with ExitStack() as stack:
-        stack.enter_context(study.locked())
-        if all(read_status(run) in OVER for run in study.runs):
+    with study.locked():
+        group = Group(study.path / "groups" / f"{plain(study.environments[0])}-{plain(study.operators[0])}", study.runs)
+        if not group.unfinished:
             on_note("every run of this study is over; nothing was done")
             return
-        stop = stack.enter_context(StopRequests(on_note))
-        on_progress, on_row = _unfailing(on_progress, on_note), _unfailing(on_row, on_note)
-        group = _Group(study, on_row, on_note)
+        group.write()
         try:
-            loop = group.begin(stack, inexact=inexact)
-            group.run(loop, stop, on_progress)
+            train_group(
+                study,
+                group,
+                on_progress=on_progress,
+                on_row=on_row,
+                on_note=on_note,
+                on_resumed=study.record_resumption,
+                inexact=inexact,
+            )
+        except (Stopped, Diverged, Refused):
+            raise
         except BaseException as error:
-            group.record(error)
+            state = "failed" if isinstance(error, Exception) else "stopped"
+            for run in group.unfinished:
+                write_error(run, state, last_line(error), traceback.format_exc())
             raise
 
 
-class _Group:
-    """The runs of a study, their files and their checkpoints."""
+def train_group(
+    study: Study,
+    group: Group,
+    *,
+    on_progress: Callable[[int], None] = _say_nothing,
+    on_row: Callable[[int, MetricsRow, TestPhase], None] = _say_nothing,
+    on_note: Callable[[str], None] = _say_nothing,
+    on_resumed: Callable[[int, list[str], dict[str, Any]], None] = _say_nothing,
+    inexact: bool = False,
+) -> None:
+    """Trains one group of a study, from where it stands to its end, and removes its directory then.
 
-    def __init__(self, study: Study, on_row: Callable[..., None], on_note: Callable[[str], None]) -> None:
-        self.study, self.config, self.on_row, self.on_note = study, study.config, on_row, on_note
-        name = f"{plain(study.record['environment'])}-{plain(str(study.record['operators'][0]))}"
-        self.folder = study.path / "groups" / name
-        self.checkpoints = Checkpoints(self.folder / "checkpoint", self.config.checkpoint.keep)
+    Args:
+        study: the study, whose lock this process or the one that started it holds.
+        group: the group.
+        on_progress: as for `train`.
+        on_row: as for `train`.
+        on_note: as for `train`.
+        on_resumed: called with the agent step at which training goes on, what is not as if there had been no stop,
+            and the provenance.
+        inexact: as for `train`.
+
+    Raises:
+        Refused: as for `train`; or another process does not leave the group.
+        Diverged: as for `train`.
+        Stopped: as for `train`; the runs are marked so.
+    """
+    with StopRequests(on_note) as stop, locked(group.path, _patience(stop, on_note)), ExitStack() as stack:
+        on_progress, on_row = _unfailing(on_progress, on_note), _unfailing(on_row, on_note)
+        training = _Training(study, group, on_row, on_note)
+        loop = training.begin(stack, on_resumed, inexact=inexact)
+        training.run(loop, stop, on_progress)
+
+
+def last_line(error: BaseException) -> str:
+    """Returns the line in which a traceback ends."""
+    return traceback.format_exception_only(error)[-1].strip()
+
+
+class _Training:
+    """The training of a group: its files and its checkpoints."""
+
+    def __init__(self, study: Study, group: Group, on_row: Callable[..., None], on_note: Callable[[str], None]) -> None:
+        self.group, self.config, self.on_row, self.on_note = group, study.config, on_row, on_note
+        self.checkpoints = Checkpoints(group.path / "checkpoint", self.config.checkpoint.keep)
         self.provenance = provenance()
         self.writers: list[RunWriter] = []
         self.marked: set[int] = set()  # runs whose status says that they diverged
         self.saved_at, self.saved_steps = time.monotonic(), 0
 
-    def begin(self, stack: ExitStack, *, inexact: bool) -> HostLoop:
+    def begin(self, stack: ExitStack, on_resumed: Callable[..., None], *, inexact: bool) -> HostLoop | DeviceLoop:
         """Makes the loop, and puts it where the newest checkpoint was, if there is one."""
         saved = self.checkpoints.newest(self.on_note)
         if saved is None:
             self._put_aside()
-            rows = [()] * len(self.study.runs)
         else:
-            self._refuse_other_settings(saved)
-            rows = saved.facts["rows"]
+            self._refuse_another(saved)
+        loop = stack.enter_context(closing(self._make_loop()))
+        notes = [] if saved is None else self._restore(loop, saved, inexact=inexact)
+        rows = [()] * len(self.group.runs) if saved is None else saved.facts["rows"]
         columns = MetricsRow._fields
-        self.writers = [RunWriter(run, columns, own) for run, own in zip(self.study.runs, rows, strict=True)]
-        environment, config = self.study.record["environment"], self.config
-        accidents: dict[str, Any] = {}
-        if environment.startswith("atari/"):
-            accidents = {
-                name: getattr(config.protocol, name) for name in ("random_first_actions", "budget_cut_terminates")
-            }
-        loop = HostLoop(
-            [Run(ops.parse(run.operator), run.seed) for run in self.study.runs],
-            partial(make_env, environment, config),
-            partial(make_network, config.network),
-            config.learner,
-            config.loop,
-            **accidents,
-        )
-        stack.enter_context(closing(loop))
+        self.writers = [RunWriter(run, columns, own) for run, own in zip(self.group.runs, rows, strict=True)]
         if saved is not None:
-            self._resume(loop, saved, inexact=inexact)
-        needed, free = sum(replay.frames.nbytes for replay in loop.replays), shutil.disk_usage(self.study.path).free
+            on_resumed(loop.agent_steps, notes, self.provenance)
+            self.on_note(f"goes on from agent step {loop.agent_steps:,}" + ("" if notes else ", exactly as it was"))
+            for note in notes:
+                self.on_note(note)
+        needed, free = loop.replay_bytes, shutil.disk_usage(self.group.path).free
         needed *= (self.config.checkpoint.keep + 1) * self.config.checkpoint.replay
         if needed > free:
             self.on_note(
@@ -123,26 +246,30 @@ class _Group:
             )
         return loop
 
+    def _make_loop(self) -> HostLoop | DeviceLoop:
+        """Makes the loop of the group's runs, at its start."""
+        runs = [Run(ops.parse(run.operator), run.seed) for run in self.group.runs]
+        return make_loop(self.group.runs[0].environment, self.config, runs)
+
+    def _restore(self, loop: HostLoop | DeviceLoop, saved: Checkpoint, *, inexact: bool) -> list[str]:
+        """Puts a loop where it was, and returns what is not as if there had been no stop."""
+        differences = changes(saved.facts["provenance"], self.provenance)
+        try:
+            notes = loop.restore(saved, inexact=inexact)
+        except ValueError as error:
+            raise Refused(str(error)) from error
+        self.saved_steps = loop.agent_steps
+        return [*(f"perhaps not to the last bit: {difference}" for difference in differences), *notes]
+
     def _put_aside(self) -> None:
         """Moves what runs without a checkpoint have written out of the way: they begin again, and nothing is lost."""
-        for run in self.study.runs:
+        for run in self.group.runs:
             if count_rows(run):
                 number = sum(1 for _ in run.path.parent.glob(f"{run.path.name}.before-*")) + 1
                 aside = run.path.rename(run.path.with_name(f"{run.path.name}.before-{number}"))
                 self.on_note(f"no checkpoint can be used: the run begins again, and what it wrote before is in {aside}")
 
-    def _resume(self, loop: HostLoop, saved: Checkpoint, *, inexact: bool) -> None:
-        notes = [
-            f"perhaps not to the last bit: {change}" for change in changes(saved.facts["provenance"], self.provenance)
-        ]
-        notes += restore(loop, saved, inexact=inexact)
-        self.saved_steps = loop.agent_steps
-        self.study.record_resumption(loop.agent_steps, notes, self.provenance)
-        self.on_note(f"goes on from agent step {loop.agent_steps:,}" + ("" if notes else ", exactly as it was"))
-        for note in notes:
-            self.on_note(note)
-
-    def run(self, loop: HostLoop, stop: StopRequests, on_progress: Callable[[int], None]) -> None:
+    def run(self, loop: HostLoop | DeviceLoop, stop: StopRequests, on_progress: Callable[[int], None]) -> None:
         """Trains and tests to the end, and saves on the way."""
         steps, epoch = self.config.loop.steps, self.config.loop.epoch_steps
 
@@ -160,26 +287,16 @@ class _Group:
                     loop.advance(min(epoch - loop.agent_steps % epoch, steps - loop.agent_steps), between_steps)
         except Stopped:
             self._save(loop)
+            self._mark_stopped()
             raise
         finally:
             self._mark_diverged(loop)
         for index, writer in enumerate(self.writers):
             if index not in loop.diverged:
                 writer.status("finished", agent_steps=loop.agent_steps, updates=loop.updates)
-        shutil.rmtree(self.folder.parent, ignore_errors=True)  # a study is one group so far
+        self.group.remove()
 
-    def record(self, error: BaseException) -> None:
-        """Marks every run that is not over with what stopped it."""
-        state = "failed" if isinstance(error, Exception) else "stopped"
-        for index, writer in enumerate(self.writers):
-            if index in self.marked:
-                continue
-            if isinstance(error, Stopped):
-                writer.status(state, agent_steps=self.saved_steps)
-            else:
-                writer.error(state, traceback.format_exception_only(error)[-1].strip(), traceback.format_exc())
-
-    def _test(self, loop: HostLoop, stop: StopRequests) -> None:
+    def _test(self, loop: HostLoop | DeviceLoop, stop: StopRequests) -> None:
         for index, (row, phase) in loop.test(stop.check).items():
             writer = self.writers[index]
             self._write(f"{writer.run.path}/metrics.csv", partial(writer.row, row))
@@ -191,12 +308,12 @@ class _Group:
         if not self.saved_steps:
             self._save(loop)  # the first, so that a run with rows can always go on
 
-    def _save(self, loop: HostLoop) -> None:
+    def _save(self, loop: HostLoop | DeviceLoop) -> None:
         """Saves a checkpoint, and marks runs that have diverged since the last."""
-        state = snapshot(loop, with_replay=self.config.checkpoint.replay)
+        state = loop.snapshot(with_replay=self.config.checkpoint.replay)
         self._mark_diverged(loop)
         rows = [[dict(zip(writer.columns, row, strict=True)) for row in writer.rows] for writer in self.writers]
-        state.facts.update(rows=rows, config=decisive(self.config), provenance=self.provenance)
+        state.facts.update(cells=self.group.cells, rows=rows, config=decisive(self.config), provenance=self.provenance)
         if self._write(
             f"a checkpoint in {self.checkpoints.folder}", partial(self.checkpoints.save, state, loop.agent_steps)
         ):
@@ -214,7 +331,7 @@ class _Group:
             )
             return False
 
-    def _mark_diverged(self, loop: HostLoop) -> None:
+    def _mark_diverged(self, loop: HostLoop | DeviceLoop) -> None:
         for index in loop.diverged.keys() - self.marked:
             moment, writer = loop.diverged[index], self.writers[index]
             reason = f"the loss was not finite at agent step {moment:,}"
@@ -223,14 +340,39 @@ class _Group:
             self.on_note(f"{writer.run.operator}, seed {writer.run.seed} has diverged: {reason}; {good}; {HINT}")
             self.marked.add(index)
 
-    def _refuse_other_settings(self, saved: Checkpoint) -> None:
-        now, then = decisive(self.config), saved.facts.get("config", {})
-        changed = [f"{name} {then.get(name)} then, {now[name]} now" for name in now if then.get(name) != now[name]]
+    def _mark_stopped(self) -> None:
+        for index, writer in enumerate(self.writers):
+            if index not in self.marked:
+                writer.status("stopped", agent_steps=self.saved_steps)
+
+    def _refuse_another(self, saved: Checkpoint) -> None:
+        cells = self.group.cells
+        if saved.facts.get("cells", cells) != cells:
+            raise Refused(f"the checkpoint {saved.path} is of other runs; remove {self.group.path}")
+        now, then = decisive(self.config), decisive(Config()) | saved.facts.get("config", {})  # an older one has fewer
+        changed = [f"{name} {then[name]} then, {now[name]} now" for name in now if then[name] != now[name]]
         if changed:
-            raise ValueError(
+            raise Refused(
                 f"the checkpoint {saved.path} was made with other settings: {'; '.join(changed)}. "
                 "Put study.json back as it was, or train a new study"
             )
+
+
+def _patience(stop: StopRequests, on_note: Callable[[str], None]) -> Callable[[str], None]:
+    """Returns what waits for a lock: its holder lost who started it, perhaps, and is saving its state."""
+    began, told = time.monotonic(), False
+
+    def wait(holder: str) -> None:
+        nonlocal told
+        stop.check()
+        if not told:
+            on_note(f"waits for {holder}, which trains this group still, to save its state and end")
+            told = True
+        if time.monotonic() - began > LONGEST_WAIT:
+            raise Refused(f"{holder} trains this group still; end it, and try again")
+        time.sleep(0.1)
+
+    return wait
 
 
 def _unfailing(callback: Callable[..., None], on_note: Callable[[str], None]) -> Callable[..., None]:

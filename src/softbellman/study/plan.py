@@ -1,20 +1,28 @@
 """Checks a run before it starts, and says what it will be."""
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from softbellman import envs
 from softbellman import operators as ops
 from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
+from softbellman.envs.minatar import REFERENCE
+from softbellman.learning import device_replay
 from softbellman.learning.learner import epsilon_at
-from softbellman.learning.networks import Network, mlp, nature_cnn
+from softbellman.learning.networks import Network, minatar_cnn, mlp, nature_cnn
 from softbellman.learning.replay import FrameReplay
 from softbellman.memory import available_memory, require_memory
 from softbellman.study.config import PRESETS, Config, NetworkSettings, checked, fields, replaced
+from softbellman.training.device_loop import DeviceLoop
+from softbellman.training.host_loop import HostLoop
+from softbellman.training.measurement import Run
 from softbellman.training.streams import LARGEST_SEED
 
+NetworkKind = Literal["nature_cnn", "minatar_cnn", "mlp"]
 _PIXELS = (4, 84, 84)
+_BOARD = (10, 10)  # of MinAtar's planes
 TOO_FEW_STEPS = 200_000  # in fewer agent steps this agent learns no Atari game
 
 
@@ -38,7 +46,7 @@ class Plan(NamedTuple):
     config: Config
     facts: dict[str, Any]
     frames_per_step: int
-    network: Literal["nature_cnn", "mlp"]
+    network: NetworkKind
     replay_bytes: int
 
     def settings(self) -> list[tuple[str, Any]]:
@@ -46,6 +54,8 @@ class Plan(NamedTuple):
         idle = []
         if not self.environment.startswith("atari/"):
             idle.append("protocol.")
+        if not self.environment.startswith("minatar/"):
+            idle.append("minatar.")
         if self.network != "mlp":
             idle.append("network.hidden")
         if self.config.learner.optimizer == "adam":
@@ -129,9 +139,7 @@ def plan(
     """
     if steps is not None and frames is not None:
         raise ValueError(f"give --steps ({steps}) or --frames ({frames}), not both")
-    if len(set(seeds)) != len(seeds) or not seeds or not all(0 <= seed <= LARGEST_SEED for seed in seeds):
-        given = ", ".join(map(str, seeds)) or "none"
-        raise ValueError(f"seeds must be different integers in 0 .. {LARGEST_SEED}, got {given}")
+    check_seeds(seeds)
     config = replaced(config, "protocol", _named(config.protocol))
     env = make_env(environment, config, seeds[0], training=True)
     try:
@@ -144,11 +152,24 @@ def plan(
             config = replaced(config, "loop.steps", steps)
         network = network_kind(config.network, env.obs_shape)
         checked(config)
+        if envs.is_device(environment) and not config.loop.test_episodes:
+            raise ValueError("loop.test_episodes must be given: so many test games are played side by side; try 20")
         check_in_training(operator, env.num_actions)
-        bytes_needed = replay_bytes(env, config, len(seeds))
+        bytes_needed = replay_bytes(environment, env, config, len(seeds))
         return Plan(environment, operator, seeds, config, env.describe(), env.frames_per_step, network, bytes_needed)
     finally:
         env.close()
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Refuses seeds that are none, not different, or out of range.
+
+    Raises:
+        ValueError: with the seeds.
+    """
+    if len(set(seeds)) != len(seeds) or not seeds or not all(0 <= seed <= LARGEST_SEED for seed in seeds):
+        given = ", ".join(map(str, seeds)) or "none"
+        raise ValueError(f"seeds must be different integers in 0 .. {LARGEST_SEED}, got {given}")
 
 
 def make_env(environment: str, config: Config, seed: int, training: bool, record: bool = False) -> envs.HostEnv:
@@ -158,37 +179,68 @@ def make_env(environment: str, config: Config, seed: int, training: bool, record
         ValueError: as `envs.make`, and for a protocol of Atari games where there is none to play.
     """
     num_envs = config.loop.num_envs if training else 1
-    protocol = config.protocol if environment.startswith("atari/") else None
-    env = envs.make(environment, seed=seed, num_envs=num_envs, training=training, protocol=protocol, record=record)
-    if protocol is None and config.protocol != PAPER_ATARI:
-        raise ValueError(f"{environment} takes no protocol; the fields of protocol are for atari/<game> only")
-    return env
+    protocol = protocol_of(environment, config)
+    return envs.make(environment, seed=seed, num_envs=num_envs, training=training, protocol=protocol, record=record)
 
 
-def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> Literal["nature_cnn", "mlp"]:
+def protocol_of(environment: str, config: Config) -> Any:
+    """Returns the protocol that an environment is played under, or None where there is none.
+
+    Raises:
+        ValueError: for a protocol of other games that was changed, in vain.
+    """
+    own = {"atari": "protocol", "minatar": "minatar"}.get(environment.partition("/")[0])
+    for name, games, default in (("protocol", "atari/<game>", PAPER_ATARI), ("minatar", "minatar/<game>", REFERENCE)):
+        if name != own and getattr(config, name) != default:
+            raise ValueError(f"{environment} does not heed the fields of {name}; they are for {games} only")
+    return getattr(config, own) if own else None
+
+
+def make_loop(environment: str, config: Config, runs: Sequence[Run]) -> HostLoop | DeviceLoop:
+    """Makes the loop of a group of runs, at its start: compiled as one program where the environment can be."""
+    env_of_run = functools.partial(make_env, environment, config)
+    network = functools.partial(make_network, config.network)
+    if envs.is_device(environment):
+        env = envs.make_device(environment, protocol_of(environment, config))
+        return DeviceLoop(runs, env, env_of_run, network, config.learner, config.loop)
+    accidents: dict[str, Any] = {}
+    if environment.startswith("atari/"):
+        accidents = {name: getattr(config.protocol, name) for name in ("random_first_actions", "budget_cut_terminates")}
+    return HostLoop(runs, env_of_run, network, config.learner, config.loop, **accidents)
+
+
+def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> NetworkKind:
     """Chooses the network for observations of a shape.
 
     Raises:
-        ValueError: if `nature_cnn` is asked for and the observations are not its own, or if none is asked for and
-            they are other pictures: a network of fully connected layers must be asked for.
+        ValueError: if a network is asked for that takes other observations, or if none is asked for and they are other
+            pictures: a network of fully connected layers must be asked for.
     """
     shape = tuple(obs_shape)
+    are_planes = len(shape) == 3 and shape[:2] == _BOARD
     if settings.kind == "nature_cnn" and shape != _PIXELS:
         raise ValueError(f"network.kind nature_cnn takes observations of shape {_PIXELS}, not {shape}; try mlp")
-    if settings.kind == "auto" and shape != _PIXELS and len(shape) > 1:
+    if settings.kind == "minatar_cnn" and not are_planes:
+        raise ValueError(f"network.kind minatar_cnn takes planes of {_BOARD}, not {shape}; try auto")
+    if settings.kind != "auto":
+        return settings.kind
+    if shape != _PIXELS and not are_planes and len(shape) > 1:
         raise ValueError(
             f"no network fits observations of shape {shape} by itself: nature_cnn takes {_PIXELS}; "
             "mlp flattens them and must be asked for with --network.kind mlp"
         )
-    return "nature_cnn" if shape == _PIXELS and settings.kind != "mlp" else "mlp"
+    return "nature_cnn" if shape == _PIXELS else "minatar_cnn" if are_planes else "mlp"
 
 
 @functools.cache
 def make_network(settings: NetworkSettings, obs_shape: tuple[int, ...], num_actions: int) -> Network:
     """Builds the network for an environment, once: what JAX compiled for it serves again. See `network_kind`."""
-    if network_kind(settings, obs_shape) == "nature_cnn":
+    kind = network_kind(settings, obs_shape)
+    if kind == "nature_cnn":
         return nature_cnn(num_actions)
-    return mlp(obs_shape, num_actions, settings.hidden)
+    return (
+        minatar_cnn(obs_shape, num_actions) if kind == "minatar_cnn" else mlp(obs_shape, num_actions, settings.hidden)
+    )
 
 
 def check_in_training(operator: Any, num_actions: int) -> None:
@@ -220,14 +272,18 @@ def check_in_training(operator: Any, num_actions: int) -> None:
         raise ValueError(f"operator {operator} is not what its own spec, which the study records, leads to")
 
 
-def replay_bytes(env: envs.HostEnv, config: Config, num_runs: int) -> int:
+def replay_bytes(environment: str, env: envs.HostEnv, config: Config, num_runs: int) -> int:
     """Returns the bytes of all replays of a group, and refuses them if they do not fit into memory.
 
     Raises:
         MemoryError: with the bytes needed, the bytes there, and the field to change.
     """
     capacity = config.learner.replay_capacity
-    needed = num_runs * FrameReplay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, env.stack)
+    if envs.is_device(environment):
+        one = device_replay.bytes_needed(capacity, env.obs_shape, env.obs_dtype)
+    else:
+        one = FrameReplay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, env.stack)
+    needed = num_runs * one
     field = "learner.replay_capacity" + (" or the number of seeds" if num_runs > 1 else "")
     require_memory(needed, available_memory(), field)
     return needed
@@ -244,6 +300,15 @@ def _named(protocol: AtariProtocol) -> AtariProtocol:
 def _rules(facts: dict[str, Any]) -> str:
     """Says in one sentence what makes scores of two runs comparable or not."""
     actions = f"{facts['num_actions']} actions"
+    if "sticky_probability" in facts:  # MinAtar
+        return ", ".join(
+            (
+                f"{actions} ({'minimal' if facts['minimal_actions'] else 'all'})",
+                f"repeat probability {facts['sticky_probability']:g}",
+                "difficulty ramping" if facts["ramping"] else "no difficulty ramping",
+                f"games cut after {facts['max_steps']:,} steps" if facts["max_steps"] else "no time limit",
+            )
+        )
     if "repeat_action_probability" not in facts:  # not Atari
         limit, skip = facts["max_episode_steps"], facts["frames_per_step"]
         options = "".join(f", {name} {value}" for name, value in facts["options"].items())

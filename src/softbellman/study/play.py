@@ -19,6 +19,7 @@ from softbellman.training.host_loop import greedy_policy
 Which = Literal["best", "final"]
 _HEADLESS = {
     "SDL_VIDEODRIVER": "dummy",  # pictures go into the film, not onto a display
+    "SDL_AUDIODRIVER": "dummy",  # without a sound card, it would complain
     "PYGAME_HIDE_SUPPORT_PROMPT": "1",
     "IMAGEIO_FFMPEG_NO_PREVENT_SIGINT": "1",  # else the encoder is forked with a handler that JAX's threads forbid
 }

@@ -9,17 +9,23 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 LINE_INTERVAL = 30.0  # seconds between plain lines
+BAR_INTERVAL = 1.0  # seconds between moves of a bar
+STUDY_INTERVAL = 10.0  # seconds that the pace of a comparison is of: its groups tell now and then, one by one
 
 
 class Reporter(Protocol):
-    """What a training loop tells, and to whom it does not matter."""
+    """What training tells, and to whom it does not matter."""
 
     def steps(self, done: int) -> None:
-        """Takes the agent steps done so far; called after each of them."""
+        """Takes the agent steps done so far; called after each of them, or now and then."""
         ...
 
     def score(self, label: str, epoch: int, mean: float, games: int) -> None:
         """Takes the mean score of a run's test phase and the games behind it."""
+        ...
+
+    def over(self, runs: int, text: str) -> None:
+        """Takes how many runs of a comparison are over, and what became of the last."""
         ...
 
     def note(self, text: str) -> None:
@@ -32,11 +38,33 @@ class Reporter(Protocol):
 
 
 def reporter(total_steps: int, num_runs: int, *, quiet: bool, console: Console | None = None) -> Reporter:
-    """Returns the reporter that fits: a bar where standard output is a terminal."""
+    """Returns the reporter of runs that train together, as it fits: a bar where standard output is a terminal.
+
+    Args:
+        total_steps: agent steps of each run.
+        num_runs: how many they are.
+        quiet: says nothing but notes.
+        console: where to.
+    """
     console = console or Console()
     if quiet:
         return _Silent()
-    return (_Bar if console.is_terminal else _Lines)(console, total_steps, num_runs)
+    return (_Bar if console.is_terminal else _Lines)(console, _Pace(total_steps, num_runs))
+
+
+def study_reporter(total_steps: int, num_runs: int, *, quiet: bool, console: Console | None = None) -> Reporter:
+    """Returns the reporter of a comparison: its runs are counted, and their agent steps taken together.
+
+    Args:
+        total_steps: agent steps of all runs together.
+        num_runs: how many runs there are.
+        quiet: says nothing but notes.
+        console: where to.
+    """
+    console = console or Console()
+    if quiet:
+        return _Silent()
+    return (_StudyBar if console.is_terminal else _StudyLines)(console, _Pace(total_steps, 1), num_runs)
 
 
 class _Silent:
@@ -48,6 +76,9 @@ class _Silent:
         """Says nothing."""
 
     def score(self, label: str, epoch: int, mean: float, games: int) -> None:
+        """Says nothing."""
+
+    def over(self, runs: int, text: str) -> None:
         """Says nothing."""
 
     def close(self) -> None:
@@ -73,7 +104,7 @@ class _Pace:
             self._since, self._steps = now, done
         if now - self._since < interval:
             return False
-        self.per_second = (done - self._steps) * self.runs / (now - self._since)
+        self.per_second = max(0, done - self._steps) * self.runs / (now - self._since)
         self._since, self._steps = now, done
         return True
 
@@ -86,53 +117,96 @@ class _Pace:
 
 
 class _Bar:
-    def __init__(self, console: Console, total_steps: int, num_runs: int) -> None:
-        self._pace, self._score, self._done = _Pace(total_steps, num_runs), "no test yet", 0
+    """A bar with pace, time left and last score; what is worth keeping is printed above it."""
+
+    interval = BAR_INTERVAL
+
+    def __init__(self, console: Console, pace: _Pace) -> None:
+        self._pace, self._score, self._done = pace, "no test yet", 0
         self._bar = Progress(
-            TextColumn("{task.completed:,.0f} / {task.total:,.0f} agent steps"),
+            TextColumn("{task.fields[where]}"),
             BarColumn(bar_width=None),
             TextColumn("{task.fields[pace]}"),
             console=console,
             expand=True,
         )
-        self._task = self._bar.add_task("train", total=total_steps, pace="")
+        self._task = self._bar.add_task("train", total=pace.total, pace="", where=self._where())
         self._bar.start()
 
     def steps(self, done: int) -> None:
-        """Moves the bar, once a second."""
+        """Moves the bar, once in an interval."""
         self._done = done
-        if self._pace.measured(done, 1.0) or done == self._pace.total:
+        if self._pace.measured(done, self.interval) or done == self._pace.total:
             self._show()
 
     def score(self, label: str, epoch: int, mean: float, games: int) -> None:
         """Prints the score above the bar."""
         self._score = f"score {mean:.1f}"
-        self._bar.console.print(_scored(label, epoch, mean, games), highlight=False, markup=False)
+        self._print(_scored(label, epoch, mean, games))
         self._show()
+
+    def over(self, runs: int, text: str) -> None:
+        """Does nothing: these runs end together."""
 
     def note(self, text: str) -> None:
         """Prints it above the bar."""
-        self._bar.console.print(f"note: {text}", highlight=False, markup=False)
+        self._print(f"note: {text}")
 
     def close(self) -> None:
         """Stops the bar."""
         self._bar.stop()
 
+    def _where(self) -> str:
+        return f"{self._done:,} / {self._pace.total:,} agent steps"
+
+    def _print(self, line: str) -> None:
+        self._bar.console.print(line, highlight=False, markup=False)
+
     def _show(self) -> None:
         pace = f"{self._pace.per_second:,.0f}/s, {self._pace.left(self._done)} left, {self._score}"
-        self._bar.update(self._task, completed=self._done, pace=pace)
+        self._bar.update(self._task, completed=self._done, where=self._where(), pace=pace)
+
+
+class _StudyBar(_Bar):
+    """The same for a comparison: of scores it shows the last alone, and prints how each run ends."""
+
+    interval = STUDY_INTERVAL
+
+    def __init__(self, console: Console, pace: _Pace, num_runs: int) -> None:
+        self._runs, self._over = num_runs, 0
+        super().__init__(console, pace)
+
+    def steps(self, done: int) -> None:
+        """Moves the bar."""
+        super().steps(done)
+        self._show()
+
+    def score(self, label: str, epoch: int, mean: float, games: int) -> None:
+        """Keeps the score."""
+        self._score = f"score {mean:.1f}"
+
+    def over(self, runs: int, text: str) -> None:
+        """Counts the run, and prints how it ended above the bar."""
+        self._over = runs
+        self._print(text)
+        self._show()
+
+    def _where(self) -> str:
+        return f"{self._over} / {self._runs} runs, {self._done / self._pace.total:.0%}"
 
 
 class _Lines:
-    def __init__(self, console: Console, total_steps: int, num_runs: int) -> None:
-        self._pace, self._console, self._score = _Pace(total_steps, num_runs), console, "no test yet"
+    """Plain lines, one in an interval, and one for each score."""
+
+    def __init__(self, console: Console, pace: _Pace) -> None:
+        self._pace, self._console, self._score = pace, console, "no test yet"
 
     def steps(self, done: int) -> None:
         """Prints a line each interval."""
         if self._pace.measured(done, LINE_INTERVAL):
             pace = self._pace
             self._print(
-                f"{done:,} of {pace.total:,} agent steps, {pace.per_second:,.0f} steps/s, "
+                f"{self._where()}{done:,} of {pace.total:,} agent steps, {pace.per_second:,.0f} steps/s, "
                 f"{pace.left(done)} left, {self._score}"
             )
 
@@ -141,6 +215,9 @@ class _Lines:
         self._score = f"last score {mean:.2f}"
         self._print(_scored(label, epoch, mean, games))
 
+    def over(self, runs: int, text: str) -> None:
+        """Does nothing: these runs end together."""
+
     def note(self, text: str) -> None:
         """Says it on standard error."""
         _complain(text)
@@ -148,9 +225,32 @@ class _Lines:
     def close(self) -> None:
         """Does nothing."""
 
+    def _where(self) -> str:
+        return ""
+
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more, and training goes on
             print(line, file=self._console.file, flush=True)
+
+
+class _StudyLines(_Lines):
+    """The same for a comparison: of scores it tells the last alone, and prints how each run ends."""
+
+    def __init__(self, console: Console, pace: _Pace, num_runs: int) -> None:
+        self._runs, self._over = num_runs, 0
+        super().__init__(console, pace)
+
+    def score(self, label: str, epoch: int, mean: float, games: int) -> None:
+        """Keeps the score."""
+        self._score = f"last score {mean:.2f}"
+
+    def over(self, runs: int, text: str) -> None:
+        """Counts the run, and prints how it ended."""
+        self._over = runs
+        self._print(text)
+
+    def _where(self) -> str:
+        return f"{self._over} of {self._runs} runs, "
 
 
 def _complain(text: str) -> None:

@@ -1,18 +1,19 @@
 """A study's directory on disk: what was asked for, one directory for each run, and what came of it.
 
-    <study>/study.json                                    resolved configuration, versions, revision, hardware
-    <study>/runs/<environment>/<operator>/seed-<k>/       metrics.csv, status.json, best.safetensors, final.safetensors
-    <study>/groups/<environment>-<operator>/checkpoint/   the exact state of runs that train together, until they end
+    <study>/study.json                                resolved configuration, versions, revision, hardware
+    <study>/runs/<environment>/<operator>/seed-<k>/   metrics.csv, status.json, best.safetensors, final.safetensors
+    <study>/groups/<id>/                              runs that train together, and their exact state, until they end
+    <study>/report/                                   see `study.report`
 
 Files are replaced whole: a reader never meets half of one, and a disk that is full spoils none.
 """
 
 import csv
-import fcntl
-import io
+import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -23,12 +24,13 @@ import numpy as np
 from softbellman.envs import nearest
 from softbellman.operators.spec import plain
 from softbellman.study.config import Config, checked, fields, replaced
+from softbellman.study.locks import locked
 from softbellman.study.provenance import provenance
 from softbellman.training import checkpoint
 from softbellman.training.checkpoint import Checkpoint, Damaged, State
 from softbellman.training.evaluation import TestPhase
 
-FORMAT = 1
+FORMAT = 2
 
 
 class RunPath(NamedTuple):
@@ -39,9 +41,23 @@ class RunPath(NamedTuple):
     operator: str
     seed: int
 
+    def __str__(self) -> str:
+        """Names the run in a few words."""
+        return f"{self.environment}, {self.operator}, seed {self.seed}"
+
 
 class Study:
-    """A study's directory."""
+    """A study's directory: the runs of every operator with every seed in every environment.
+
+    Attributes:
+        path: the directory.
+        record: what `study.json` holds, as this version writes it.
+        config: the resolved configuration.
+        environments: names of the environments.
+        operators: specs of the operators.
+        seeds: the seeds.
+        runs: all runs, seeds innermost, environments outermost.
+    """
 
     def __init__(self, path: Path) -> None:
         """Opens a study.
@@ -51,13 +67,11 @@ class Study:
         """
         self.path, file = path, path / "study.json"
         try:
-            self.record = json.loads(file.read_text())
-            if self.record["format"] != FORMAT:
-                raise ValueError(f"it has the format {self.record['format']}, and this version reads {FORMAT}")
+            self.record: dict[str, Any] = _current(json.loads(file.read_text()))
             self.config = config_from(self.record["config"])
             if not isinstance(self.record["provenance"], dict):
                 raise ValueError("its provenance is none")
-            self.runs = self._runs()
+            self._take_runs()
         except OSError as error:
             raise ValueError(f"{path} is no study that can be read: {error.strerror}: {file}") from None
         except KeyError as error:
@@ -69,23 +83,25 @@ class Study:
     def create(
         cls,
         path: Path,
-        environment: str,
-        operators: list[Any],
-        seeds: list[int],
+        environments: str | Sequence[str],
+        operators: Sequence[Any],
+        seeds: Sequence[int],
         config: Config,
-        facts: dict[str, Any],
-        command: list[str],
+        facts: Mapping[str, Any],
+        command: Sequence[str],
+        **more: Any,
     ) -> "Study":
         """Makes the directory with its `study.json`.
 
         Args:
             path: the directory, new or empty.
-            environment: name of the environment.
+            environments: name of the environment, or names of several.
             operators: the Bellman operators.
             seeds: the seeds of each operator's runs.
             config: the resolved configuration.
-            facts: what the environment says of itself.
+            facts: what each environment says of itself, by name.
             command: the arguments that asked for it all.
+            more: fields of `study.json` to add, or to put in place of what they are otherwise.
 
         Raises:
             ValueError: if the directory holds something already: nothing is overwritten.
@@ -94,15 +110,15 @@ class Study:
         path.mkdir(parents=True, exist_ok=True)
         record = {
             "format": FORMAT,
-            "environment": environment,
+            "environments": [environments] if isinstance(environments, str) else list(environments),
             "operators": [str(operator) for operator in operators],
-            "seeds": seeds,
+            "seeds": list(seeds),
             "config": asdict(config),
-            "environment_facts": facts,
-            "command": command,
+            "environment_facts": dict(facts),
+            "command": list(command),
             "provenance": provenance(),
         }
-        write_atomically(path / "study.json", json.dumps(record, indent=2) + "\n")
+        _write_new(path / "study.json", _as_json(record | more))
         return cls(path)
 
     @contextmanager
@@ -112,36 +128,100 @@ class Study:
         Raises:
             ValueError: another process is training it.
         """
-        with (self.path / ".lock").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                holder = file.read().strip()
-                raise ValueError(f"{self.path} is being trained by another process ({holder})") from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()}")
-            file.flush()
+        with locked(self.path):
             yield
 
-    def record_resumption(self, agent_steps: int, notes: list[str], made_with: dict[str, Any]) -> None:
-        """Adds to `study.json` that training went on, from which step, with what, and what was not as before."""
-        resumption = {"agent_steps": agent_steps, "notes": notes, "provenance": made_with}
-        self.record.setdefault("resumptions", []).append(resumption)
-        write_atomically(self.path / "study.json", json.dumps(self.record, indent=2) + "\n")
+    def update(self, **changes: Any) -> None:
+        """Changes fields of `study.json`, and takes the runs that it now asks for."""
+        self.record |= changes
+        write_atomically(self.path / "study.json", _as_json(self.record))
+        self._take_runs()
 
-    def _runs(self) -> list[RunPath]:
-        """Lists the runs, in the order of `study.json`."""
-        environment, operators, seeds = (self.record[name] for name in ("environment", "operators", "seeds"))
-        if not all(isinstance(name, str) for name in (environment, *operators)):
-            raise ValueError("its environment and operators must be names")
-        if not operators or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
-            raise ValueError("it must have at least one operator and one seed, and seeds are integers, at least 0")
-        return [
-            RunPath(self.path / "runs" / plain(environment) / plain(spec) / f"seed-{seed}", environment, spec, seed)
-            for spec in operators
-            for seed in seeds
-        ]
+    def record_resumption(
+        self, agent_steps: int | dict[str, int], notes: list[str], made_with: dict[str, Any], *, again: bool = False
+    ) -> None:
+        """Adds to `study.json` that training went on, from which step, with what, and what was not as before.
+
+        Args:
+            agent_steps: the step from which on, of each group if there are several.
+            notes: what was not as if there had been no stop.
+            made_with: the provenance.
+            again: takes the place of the resumption recorded last: more is known of it now.
+        """
+        before = self.record.get("resumptions", [])
+        resumption = {"agent_steps": agent_steps, "notes": notes, "provenance": made_with}
+        self.update(resumptions=[*(before[:-1] if again else before), resumption])
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        """Reads the rows of all runs into columns of one length: environment, operator, seed, then those of a run.
+
+        `pandas.DataFrame(study.metrics())` and `polars.DataFrame(study.metrics())` make a frame of them. Numbers are
+        float64, an empty cell NaN.
+
+        Raises:
+            ValueError: if a run's metrics can't be read.
+        """
+        begun = [run for run in self.runs if (run.path / "metrics.csv").exists()]
+        tables = [read_metrics(run.path / "metrics.csv") for run in begun]
+        rows = [len(next(iter(table.values()))) for table in tables]
+        names = dict.fromkeys(name for table in tables for name in table)
+        columns = {
+            "environment": np.repeat(np.array([run.environment for run in begun], str), rows),
+            "operator": np.repeat(np.array([run.operator for run in begun], str), rows),
+            "seed": np.repeat(np.array([run.seed for run in begun], np.int64), rows),
+        }
+        for name in names:
+            parts = [table.get(name, np.full(count, np.nan)) for table, count in zip(tables, rows, strict=True)]
+            columns[name] = np.concatenate(parts)
+        return columns
+
+    def table(self) -> list[Any]:
+        """Compares the operators, a row for each in each environment; see `study.report`."""
+        from softbellman.study.report import table
+
+        return table(self)
+
+    def plot(self) -> Any:
+        """Draws the learning curves into a figure of Matplotlib's, means over the seeds with their intervals."""
+        from softbellman.study.report import plot
+
+        return plot(self)
+
+    def report(self) -> Path:
+        """Writes the page of figures, tables and films, and returns its path, `<study>/report/index.html`."""
+        from softbellman.study.report import write
+
+        return write(self)
+
+    def _take_runs(self) -> None:
+        environments, operators, seeds = (self.record[name] for name in ("environments", "operators", "seeds"))
+        if not all(isinstance(name, str) for name in (*environments, *operators)):
+            raise ValueError("its environments and operators must be names")
+        if not (environments and operators and seeds) or not all(type(seed) is int and seed >= 0 for seed in seeds):
+            raise ValueError(
+                "it must have at least one environment, operator and seed, and seeds are integers, at least 0"
+            )
+        self.environments, self.operators, self.seeds = list(environments), list(operators), list(seeds)
+        self.runs = runs_of(self.path, environments, operators, seeds)
+
+
+def runs_of(path: Path, environments: Sequence[str], operators: Sequence[str], seeds: Sequence[int]) -> list[RunPath]:
+    """Lists the runs of a study in a directory, seeds innermost, environments outermost.
+
+    Raises:
+        ValueError: if two of them would share a directory.
+    """
+    runs = [
+        RunPath(path / "runs" / plain(environment) / plain(spec) / f"seed-{seed}", environment, spec, seed)
+        for environment, spec, seed in itertools.product(environments, operators, seeds)
+    ]
+    places: dict[Path, RunPath] = {}
+    for run in runs:
+        other = places.setdefault(run.path, run)
+        if other is not run:
+            twice = f"{run} is there twice" if run == other else f"{other} and {run} would share a directory"
+            raise ValueError(f"{twice}; every run must be another")
+    return runs
 
 
 def require_new(path: Path) -> None:
@@ -151,23 +231,38 @@ def require_new(path: Path) -> None:
         ValueError: if it does, or if it is no directory.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ValueError(f"{path} is there already and nothing is overwritten; name another directory with --out")
+        raise ValueError(_taken(path))
 
 
-def require_same(study: Study, environment: str, operators: list[Any], seeds: list[int], config: Config) -> None:
-    """Refuses to go on with a study that is another than the one asked for.
+def _current(record: dict[str, Any]) -> dict[str, Any]:
+    """Returns what a `study.json` holds as this version writes it; in format 1 there was one environment."""
+    if record["format"] not in (1, FORMAT):
+        raise ValueError(f"it has the format {record['format']}, and this version reads 1 and {FORMAT}")
+    if record["format"] == FORMAT:
+        return record
+    name, facts = record["environment"], record["environment_facts"]
+    rest = {key: value for key, value in record.items() if key != "environment"}
+    return rest | {"format": FORMAT, "environments": [name], "environment_facts": {name: facts}}
 
-    Raises:
-        ValueError: with all that differs; how checkpoints are saved is no difference.
-    """
-    there = {name: study.record[name] for name in ("environment", "operators", "seeds")} | decisive(study.config)
-    asked = {"environment": environment, "operators": [str(operator) for operator in operators], "seeds": seeds}
-    asked |= decisive(config)
-    differing = [f"{name} {there[name]} there, {asked[name]} asked for" for name in asked if asked[name] != there[name]]
-    if differing:
-        raise ValueError(
-            f"{study.path} holds another study already ({'; '.join(differing)}); name another directory with --out"
-        )
+
+def _as_json(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, indent=2) + "\n"
+
+
+def _taken(path: Path) -> str:
+    return f"{path} is there already and nothing is overwritten; name another directory with --out"
+
+
+def _write_new(path: Path, content: str) -> None:
+    """Writes a file that must not be there yet, whole: of two processes that try at once, one succeeds."""
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    write_atomically(beside, content)
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        raise ValueError(_taken(path.parent)) from None
+    finally:
+        beside.unlink()
 
 
 def find_run(path: Path) -> tuple[Study, RunPath]:
@@ -190,72 +285,23 @@ def find_run(path: Path) -> tuple[Study, RunPath]:
     return study, matching[0]
 
 
-class RunWriter:
-    """Writes what comes of one run. Each file is replaced whole.
-
-    Attributes:
-        rows: the cells of `metrics.csv` so far, as text.
-    """
-
-    def __init__(self, run: RunPath, columns: tuple[str, ...], rows: Iterable[Mapping[str, str]] = ()) -> None:
-        """Makes the run's directory and its `metrics.csv`.
-
-        Args:
-            run: the run.
-            columns: the columns of `metrics.csv`.
-            rows: the rows that a run which is resumed has already; whatever else was there is dropped. A column that
-                they lack is left empty.
-        """
-        self.run, self.columns = run, columns
-        self.rows = [[row.get(column, "") for column in columns] for row in rows]
-        scores = [float(row[columns.index("test_return")]) for row in self.rows]
-        self._best = max(scores, default=-np.inf)
-        run.path.mkdir(parents=True, exist_ok=True)
-        (run.path / "error.txt").unlink(missing_ok=True)
-        self._write_rows()
-        self.status("running")
-
-    def row(self, values: tuple[Any, ...]) -> None:
-        """Adds a row; None becomes an empty cell."""
-        self.rows.append(["" if value is None else str(value) for value in values])
-        self._write_rows()
-
-    def params(self, params: Any, agent_steps: int, test_return: float) -> None:
-        """Keeps the parameters as the final ones so far, and as the best if no test phase before scored as much."""
-        save_params(self.run.path / "final.safetensors", params, agent_steps, test_return)
-        if test_return > self._best:
-            save_params(self.run.path / "best.safetensors", params, agent_steps, test_return)
-            self._best = test_return
-
-    def status(self, state: str, **facts: Any) -> None:
-        """Records how the run stands: running, finished, failed, diverged or stopped."""
-        write_atomically(self.run.path / "status.json", json.dumps({"state": state, **facts}, indent=2) + "\n")
-
-    def error(self, state: str, last_line: str, traceback: str) -> None:
-        """Records what stopped the run: its last line in `status.json`, the whole in `error.txt`."""
-        write_atomically(self.run.path / "error.txt", traceback)
-        self.status(state, reason=last_line)
-
-    def _write_rows(self) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
-        write_atomically(self.run.path / "metrics.csv", text.getvalue())
-
-
-def count_rows(run: RunPath) -> int:
-    """Counts the rows that a run has written so far."""
-    try:
-        return len((run.path / "metrics.csv").read_bytes().splitlines()) - 1
-    except OSError:
-        return 0
-
-
 def read_status(run: RunPath) -> str | None:
-    """Returns how a run stands, as `RunWriter.status` recorded it, or None if it has not begun."""
+    """Returns how a run stands, as `study.writer` recorded it, or None if it has not begun."""
+    state = _status(run).get("state")
+    return None if state is None else str(state)
+
+
+def read_reason(run: RunPath) -> str:
+    """Returns why a run did not go on, or an empty text."""
+    return str(_status(run).get("reason", ""))
+
+
+def _status(run: RunPath) -> dict[str, Any]:
     try:
-        return str(json.loads((run.path / "status.json").read_text())["state"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        status = json.loads((run.path / "status.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return status if isinstance(status, dict) else {}
 
 
 def read_metrics(path: Path) -> dict[str, np.ndarray]:
@@ -328,19 +374,29 @@ def config_from(record: dict[str, Any]) -> Config:
         ValueError: for an unknown field (the nearest are listed), a value of the wrong kind, or values that could
             not run.
     """
-    config = Config()
-    known = dict(fields(config))
-    for section, values in record.items():
-        for name, value in values.items():
-            path = f"{section}.{name}"
-            if path not in known:
-                raise ValueError(f"unknown field {path!r}{nearest(path, known)}; it may be of another version")
-            value = tuple(value) if isinstance(value, list) else value
-            kind = type(known[path]) if known[path] is not None else type(value)
-            if value is not None and not isinstance(value, (kind, int) if kind is float else kind):
-                raise ValueError(f"field {path!r} is {value!r}, which is no {kind.__name__}")
-            config = replaced(config, path, value)
-    return checked(config)
+    values = {f"{section}.{name}": value for section, part in record.items() for name, value in part.items()}
+    return checked(with_settings(Config(), values))
+
+
+def with_settings(config: Config, values: Mapping[str, Any]) -> Config:
+    """Returns a configuration with the fields of dotted names replaced, unchecked but for their kinds.
+
+    Raises:
+        ValueError: for an unknown field (the nearest are listed), or a value of the wrong kind.
+
+    >>> with_settings(Config(), {"learner.gamma": 0.9}).learner.gamma
+    0.9
+    """
+    known = dict(fields(Config()))
+    for path, value in values.items():
+        if path not in known:
+            raise ValueError(f"unknown field {path!r}{nearest(path, known)}; it may be of another version")
+        value = tuple(value) if isinstance(value, list) else value
+        kind = type(known[path]) if known[path] is not None else type(value)
+        if value is not None and not isinstance(value, (kind, int) if kind is float else kind):
+            raise ValueError(f"field {path!r} is {value!r}, which is no {kind.__name__}")
+        config = replaced(config, path, value)
+    return config
 
 
 def decisive(config: Config) -> dict[str, Any]:

@@ -1,0 +1,150 @@
+"""The commands that train many runs as one study, and report on them."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from softbellman import operators as ops
+from softbellman.cli.commands import Compare, Report, Resume
+from softbellman.cli.tables import complain, print_lines, print_settings, print_table
+from softbellman.study.stopping import EXIT_CODE
+
+if TYPE_CHECKING:
+    from softbellman.study.compare import Comparison, Resources
+    from softbellman.study.store import Study
+
+
+def compare(command: Compare) -> int:
+    """Trains a comparison, new or begun; the exit code is 1 if a run failed or diverged, and 130 if it was stopped."""
+    if not command.environments:
+        raise ValueError("Missing from softbellman compare: ENV (softbellman compare --help)")
+    preset = command.checked_preset()
+    operators = [ops.parse(spec) for spec in command.operators]
+    seeds = range(command.seeds[0]) if len(command.seeds) == 1 else command.seeds
+    _leave_memory_of_the_gpu()
+    from softbellman.study.compare import prepare, resources_for
+    from softbellman.study.store import Study
+
+    comparison = prepare(
+        command.environments, operators, seeds, command.config, steps=command.steps, frames=command.frames
+    )
+    out = command.out or comparison.default_out
+    begun = Study(out) if (out / "study.json").exists() else None
+    resources = resources_for(
+        comparison.cells, command.workers, command.threads, begun, deterministic=command.deterministic
+    )
+    if command.dry_run:
+        work = comparison.work(out, resources.workers, retry_failed=command.retry_failed)
+        print_settings(preset, comparison.config, comparison.plans[0].settings())
+        print_lines([*comparison.summary(work, resources), ("directory", str(out)), *_warnings(comparison)])
+        return 0
+    return _train(
+        comparison, out, resources, command=sys.argv[1:], quiet=command.quiet, retry_failed=command.retry_failed
+    )
+
+
+def resume(command: Resume, study: "Study") -> int:
+    """Goes on with a comparison."""
+    _leave_memory_of_the_gpu()
+    from softbellman.study.compare import prepare, resources_for
+
+    operators = [ops.parse(spec) for spec in study.operators]
+    comparison = prepare(study.environments, operators, study.seeds, study.config)
+    resources = resources_for(comparison.cells, command.workers, command.threads, study)
+    return _train(
+        comparison,
+        study.path,
+        resources,
+        quiet=command.quiet,
+        retry_failed=command.retry_failed,
+        inexact=command.inexact,
+    )
+
+
+def report(command: Report) -> int:
+    """Prints what a study found, and writes its page."""
+    from softbellman.study.store import Study
+
+    study = Study(command.study)
+    _print_table(study)
+    print_lines([("page", str(study.report()))])
+    return 0
+
+
+def _train(comparison: "Comparison", out: Path, resources: "Resources", *, quiet: bool, **options: Any) -> int:
+    from softbellman.study.compare import train
+    from softbellman.study.launch import outcome
+    from softbellman.study.stopping import Stopped
+
+    if not quiet:
+        work = comparison.work(out, resources.workers, retry_failed=options["retry_failed"])
+        print_lines(comparison.summary(work, resources))
+    try:
+        study = train(comparison, out, resources, quiet=quiet, **options)
+    except Stopped:
+        return complain(f"stopped; to go on: softbellman resume {out}", EXIT_CODE)
+    faults = outcome(study)
+    if not quiet:
+        _print_table(study)
+        print_lines(_warnings(comparison))
+    _write_page(study, quiet=quiet)
+    for fault in faults:
+        complain(fault, 1)
+    return 1 if faults else 0
+
+
+def _write_page(study: "Study", *, quiet: bool) -> None:
+    """Writes the page; that it can't be drawn makes no run worse."""
+    try:
+        page = study.report()
+    except (ValueError, ImportError, OSError) as error:
+        complain(f"the page could not be written: {error}", 0)
+        return
+    if not quiet:
+        print_lines([("page", str(page))])
+
+
+def _print_table(study: "Study") -> None:
+    """Prints a row for each operator in each environment."""
+    rows = study.table()
+    print_lines([("score", "mean of a run's last 10 test phases, or of all if there are fewer, then over runs")])
+    for environment in study.environments:
+        if len(study.environments) > 1:
+            print_lines([("environment", environment)])
+        print_table(
+            ("operator", "runs", "score", "95% interval", "best", f"minus {study.operators[0]}"),
+            [
+                (
+                    row.operator,
+                    f"{row.counted} of {row.asked}",
+                    _rounded(row.last_10.mean),
+                    _between(row.last_10.interval),
+                    _rounded(row.best.mean),
+                    "-" if row.difference is None else _difference(*row.difference),
+                )
+                for row in rows
+                if row.environment == environment
+            ],
+        )
+
+
+def _difference(mean: float | None, interval: tuple[float, float] | None, seeds: int) -> str:
+    return "-" if mean is None else f"{mean:+.2f}" + (f" ({_between(interval)})" if interval else "")
+
+
+def _between(interval: tuple[float, float] | None) -> str:
+    return "-" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+
+
+def _rounded(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _warnings(comparison: "Comparison") -> list[tuple[str, str]]:
+    return [("note", line) for line in dict.fromkeys(line for plan in comparison.plans for line in plan.warnings())]
+
+
+def _leave_memory_of_the_gpu() -> None:
+    """Has JAX, before it loads, take no more of a GPU than it needs: the workers use it too."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

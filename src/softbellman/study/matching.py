@@ -1,0 +1,60 @@
+"""Whether the study in a directory is the one that is asked for, and if not, in what it differs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from softbellman.study.config import Config
+from softbellman.study.store import Study, decisive
+
+
+def require_same(
+    study: Study, environment: str, operators: Sequence[Any], seeds: Sequence[int], config: Config
+) -> None:
+    """Refuses to go on with a study that is another than the one asked for.
+
+    Raises:
+        ValueError: with all that differs; how checkpoints are saved is no difference.
+    """
+    asked = {"environments": [environment], "operators": [str(operator) for operator in operators], "seeds": [*seeds]}
+    _refuse(study, [*_differing({name: study.record[name] for name in asked}, asked), *_changed(study, config)])
+
+
+def require_within(
+    study: Study,
+    environments: Sequence[str],
+    operators: Sequence[Any],
+    seeds: Sequence[int],
+    config: Config,
+    facts: Mapping[str, Any],
+) -> None:
+    """Refuses to grow a study into one that would not hold all of its runs, as they are.
+
+    Raises:
+        ValueError: with what would be missing, and every setting or fact of an environment that differs; how
+            checkpoints are saved is no difference.
+    """
+    asked = {"environments": environments, "operators": [str(operator) for operator in operators], "seeds": seeds}
+    faults = []
+    for name, values in asked.items():
+        missing = ", ".join(str(value) for value in study.record[name] if value not in values)
+        faults += [f"{name} {missing} there, and not asked for"] if missing else []
+    for environment, known in study.record["environment_facts"].items():
+        faults += _differing(known, json.loads(json.dumps(facts.get(environment, known))), f"{environment}: ")
+    _refuse(study, [*faults, *_changed(study, config)])
+
+
+def _changed(study: Study, config: Config) -> list[str]:
+    return _differing(decisive(study.config), decisive(config))
+
+
+def _differing(there: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = "") -> list[str]:
+    names = [name for name in asked if asked[name] != there.get(name)]
+    return [f"{prefix}{name} {there.get(name)} there, {asked[name]} asked for" for name in names]
+
+
+def _refuse(study: Study, faults: list[str]) -> None:
+    if faults:
+        raise ValueError(
+            f"{study.path} holds another study already ({'; '.join(faults)}); name another directory with --out"
+        )
