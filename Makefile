@@ -10,18 +10,22 @@ DEMO_OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-torch lint format hooks benchmark clean
+.PHONY: help demo demo-atari test test-slow test-torch lint format hooks benchmark clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(VENV)/.ready-all ## train on a real Atari game for a few minutes; draw its curve, film a game
+demo: $(VENV)/.ready-all ## compare three operators on a MinAtar game, five seeds each, to a finished page; about five minutes
+	$(BIN)/softbellman compare minatar/breakout --operators max "softmax(5)" "mellowmax(5)" --seeds 5 --preset demo-minatar --out $(DEMO_OUT)
+	@echo "Runs so short show the first steps of learning: see the README for longer ones."
+
+demo-atari: $(VENV)/.ready-all ## train on a real Atari game for a few minutes; draw its curve, film a game
 	@echo "This shows that everything works. So few steps cannot teach the game: see the README for real runs."
 	$(BIN)/softbellman train atari/breakout --operator "softmax(5)" --preset demo-atari --seed 0 --out $(DEMO_OUT)
 	$(BIN)/softbellman watch $(DEMO_OUT)
 
 test: $(VENV)/.ready-dev ## the fast tests, without PyTorch
-	$(BIN)/python -m pytest -m "not slow and not torch" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow and not torch" --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.ready-dev ## the tests that train for minutes
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
@@ -41,7 +45,7 @@ format: $(VENV)/.ready-dev ## put the source into shape
 hooks: $(VENV)/.ready-dev ## run `make lint`'s checks before each commit
 	$(BIN)/pre-commit install
 
-benchmark: $(VENV)/.ready-all ## agent steps per second beside Stable-Baselines3 (about 15 minutes)
+benchmark: $(VENV)/.ready-all ## agent steps per second on Atari beside Stable-Baselines3 (about 15 minutes)
 	$(BIN)/python benchmarks/dqn_speed.py
 
 clean: ## remove .venv, caches and what benchmarks built; runs/ stays

@@ -28,6 +28,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         ("loop.num_envs", options.envs),
         ("loop.epoch_steps", options.steps),
         ("learner.replay_start_steps", 1_000),
+        ("learner.epsilon_decay_steps", 0),
     ):
         config = configs.replaced(config, name, value)
     seeds = range(options.first_seed, options.first_seed + options.runs)

@@ -20,7 +20,7 @@ BAD_INPUT = [
     ("train", "Missing from softbellman train: ENV"),
     (
         "train breakout",
-        "unknown environment 'breakout'; names look like atari/..., gym/..., minatar/..., mdp/...; did you mean atari/br",
+        "unknown environment 'breakout'; names look like atari/..., gym/..., minatar/..., mdp/...; did you mean",
     ),
     ("train atari/breakot", "unknown Atari game 'breakot'; did you mean breakout"),
     ("train gym/CartPol-v1", "did you mean CartPole-v1"),

@@ -163,7 +163,7 @@ def test_a_dry_run_says_what_would_be_done_and_leaves_nothing(softbellman, tmp_p
 FAILING = """
     import gymnasium, numpy as np
 
-    class Failing(gymnasium.Env):
+    class Broken(gymnasium.Env):
         action_space = gymnasium.spaces.Discrete(2)
         observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
 
@@ -173,7 +173,7 @@ FAILING = """
         def step(self, action):
             raise RuntimeError("the simulator\\nis gone")
 
-    gymnasium.register("Failing-v0", Failing)
+    gymnasium.register("Broken-v0", Broken)
 """
 
 
@@ -181,14 +181,14 @@ def test_l17_where_every_run_failed_it_is_said_with_exit_code_1(softbellman, tmp
     (tmp_path / "broken.py").write_text(textwrap.dedent(FAILING))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(module, "train_locally", in_this_process)
-    words = ["compare", "gym/broken:Failing-v0", "--operators", "max", "--seeds", "1", *TINY, "--out", "study"]
+    words = ["compare", "gym/broken:Broken-v0", "--operators", "max", "--seeds", "1", *TINY, "--out", "study"]
     code, out, errors = softbellman(*words)
     assert code == 1 and "0 of 1" in out
     *_, page, last = errors.splitlines()
     assert "the page could not be written: no run of study that counts" in page
-    file = "study/runs/gym-broken-Failing-v0/max/seed-0/error.txt"
+    file = "study/runs/gym-broken-Broken-v0/max/seed-0/error.txt"
     told = f"max: 0 of 1 runs finished; seed 0 failed: RuntimeError: the simulator is gone ({file})"
-    assert last == f"softbellman: gym/broken:Failing-v0, {told}" and "Traceback" in Path(file).read_text()
+    assert last == f"softbellman: gym/broken:Broken-v0, {told}" and "Traceback" in Path(file).read_text()
     monkeypatch.setattr(module, "train_locally", none_at_all)
     assert softbellman(*words, "--quiet")[0] == 1
     with pytest.raises(AssertionError, match="nothing to train"):
@@ -233,16 +233,18 @@ def begin(folder, *words):
     )
 
 
-def newest(folder):
-    return {path.parent: path.name for path in sorted(folder.glob("study/groups/*/checkpoint/step-*"))}
+def saved_steps(folder):
+    """The agent step of the newest checkpoint of each group."""
+    files = sorted(folder.glob("study/groups/*/checkpoint/step-*"))
+    return {file.parent: int(file.stem.removeprefix("step-")) for file in files}
 
 
 def once_further(folder, process):
-    """Waits until every group that trains has saved a state, or gone on from one."""
-    before = newest(folder)
+    """Waits until both groups have come 700 agent steps further."""
+    before = saved_steps(folder)
     while process.poll() is None:
-        now = newest(folder)
-        if len(now) == 2 and all(now[group] != before.get(group) for group in now):
+        now = saved_steps(folder)
+        if len(now) == 2 and all(now[group] >= before.get(group, 0) + 700 for group in now):
             return
         time.sleep(0.02)
 
@@ -270,6 +272,7 @@ def test_l3_l21_a_comparison_comes_to_the_same_end_however_it_is_stopped(tmp_pat
     for number in (signal.SIGINT, signal.SIGTERM):
         process = begin(folder, *WORDS)
         once_further(folder, process)
+        assert process.poll() is None
         process.send_signal(number)
         _, errors = process.communicate()
         assert process.returncode == 130 and not workers_of(folder)
@@ -291,4 +294,5 @@ def test_l3_l21_a_comparison_comes_to_the_same_end_however_it_is_stopped(tmp_pat
     disturbed, undisturbed = (rows(each / "study") for each in (folder, tmp_path / "undisturbed"))
     pd.testing.assert_frame_equal(disturbed, undisturbed, check_exact=True)
     assert disturbed.groupby(["operator", "seed"])["epoch"].apply(list).tolist() == [list(range(1, 9))] * 4
-    assert len(json.loads((folder / "study" / "study.json").read_text())["resumptions"]) == 4
+    record = json.loads((folder / "study" / "study.json").read_text())
+    assert len(record["resumptions"]) == 4 and len(record["launches"]) == 5

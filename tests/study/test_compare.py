@@ -401,6 +401,9 @@ def test_l27_what_a_comparison_was_begun_with_it_goes_on_with(compared, monkeypa
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     assert resources_for(15) == Resources(8, 1)
     assert resources_for(15, begun=compared) == Resources(4, 2)
+    with monkeypatch.context() as patched:
+        patched.setattr("jax.default_backend", lambda: "gpu")
+        assert resources_for(15) == Resources(1, 8)
     assert resources_for(15, 2, 3, compared, deterministic=True).variables == {
         "NPROC": "3",
         "XLA_FLAGS": "--xla_gpu_deterministic_ops=true",

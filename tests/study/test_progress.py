@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from softbellman.study import progress as module
-from softbellman.study.progress import reporter
+from softbellman.study.progress import reporter, study_reporter
 
 
 @pytest.fixture
@@ -55,6 +55,43 @@ def test_l47_on_a_terminal_it_is_a_bar_with_pace_time_left_and_score(clock):
 
 def test_l47_quiet_says_nothing(clock):
     assert told(clock, quiet=True) == told(clock, quiet=True, terminal=True) == ""
+
+
+def told_of_a_study(clock, *, terminal=False, quiet=False):
+    """Four runs of 2,500 agent steps, told of now and then; the second begins anew once."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=80, color_system=None)
+    progress = study_reporter(10_000, 4, quiet=quiet, console=console)
+    for number in range(1, 201):
+        clock[0] += 0.5
+        progress.steps(50 * number if number != 100 else 3_000)
+        if number % 50 == 0:
+            progress.score("gym/X, max, seed 1", 2, 12.345, 3)
+            progress.over(number // 50, f"gym/X, max, seed {number // 50}: finished")
+    progress.close()
+    return out.getvalue()
+
+
+def test_l47_a_comparison_is_one_line_per_interval_with_all_its_runs_together(clock):
+    assert told_of_a_study(clock).splitlines() == [
+        "gym/X, max, seed 1: finished",
+        "1 of 4 runs, 3,050 of 10,000 agent steps, 100 steps/s, 0:01:09 left, last score 12.35",
+        "gym/X, max, seed 2: finished",
+        "2 of 4 runs, 6,050 of 10,000 agent steps, 100 steps/s, 0:00:39 left, last score 12.35",
+        "gym/X, max, seed 3: finished",
+        "3 of 4 runs, 9,050 of 10,000 agent steps, 100 steps/s, 0:00:09 left, last score 12.35",
+        "gym/X, max, seed 4: finished",
+    ]
+
+
+def test_l47_a_comparison_on_a_terminal_is_one_bar(clock):
+    text = told_of_a_study(clock, terminal=True)
+    plain = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", text)
+    shown = [line for line in re.split(r"[\r\n]+", plain) if "runs," in line]
+    assert re.match(r"4 / 4 runs, 100% .* 100/s, 0:00:00 left, score 12\.3", shown[-1])
+    assert max(map(len, re.split(r"[\r\n]+", plain))) <= 80
+    assert "gym/X, max, seed 3: finished" in plain and "-" not in "".join(re.findall(r"(\S+)/s", plain))
+    assert told_of_a_study(clock, quiet=True) == ""
 
 
 def test_a_reader_who_has_gone_does_not_stop_training(clock):

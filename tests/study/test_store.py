@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from softbellman.study.store import (
 )
 from softbellman.study.writer import RunWriter
 
+RESULTS = Path(__file__).parents[2] / "results"
 PARAMS = {"q": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(3, np.float32)}}
 
 
@@ -39,6 +41,56 @@ def test_a_study_is_read_as_it_was_made(tmp_path):
     assert study.runs[1].path == tmp_path / "a" / "b" / "runs" / "gym-X-v0" / "softmax-5" / "seed-1"
     assert study.record["environment_facts"] == {"gym/X-v0": {"num_actions": 2}}
     assert study.record["command"] == ["train"]
+
+
+def test_a_study_of_several_environments_has_the_runs_of_all_seeds_innermost(tmp_path):
+    names = ["gym/X-v0", "gym/Y-v0"]
+    study = Study.create(tmp_path, names, [ops.maximum(), ops.softmax(5.0)], [3, 1], Config(), {}, [])
+    assert (study.environments, study.operators, study.seeds) == (names, ["max", "softmax(5)"], [3, 1])
+    cells = [(run.environment, run.operator, run.seed) for run in study.runs]
+    assert cells == [(name, spec, seed) for name in names for spec in study.operators for seed in (3, 1)]
+    assert str(study.runs[-1]) == "gym/Y-v0, softmax(5), seed 1"
+    with pytest.raises(ValueError, match=r"gym/X v0, max, seed 0 and gym/X-v0, max, seed 0 would share a directory"):
+        Study.create(tmp_path / "a", ["gym/X v0", "gym/X-v0"], [ops.maximum()], [0], Config(), {}, [])
+    with pytest.raises(ValueError, match=r"gym/X-v0, max, seed 0 is there twice"):
+        Study.create(tmp_path / "b", "gym/X-v0", [ops.maximum()], [0, 0], Config(), {}, [])
+
+
+def test_studies_of_the_older_format_are_read(tmp_path):
+    """Format 1 had one environment, and its facts without its name: as in this repository's results."""
+    studies = [Study(file.parent) for file in sorted(RESULTS.rglob("study.json"))]
+    assert studies
+    for study in studies:
+        assert study.environments == list(study.record["environment_facts"])
+        assert all(run.environment == study.environments[0] for run in study.runs)
+    made = created(tmp_path)
+    new = json.loads((tmp_path / "study.json").read_text())
+    old = {name: value for name, value in new.items() if name != "environments"}
+    old |= {"format": 1, "environment": "gym/X-v0", "environment_facts": {"num_actions": 2}}
+    (tmp_path / "study.json").write_text(json.dumps(old))
+    assert (Study(tmp_path).record, Study(tmp_path).runs) == (made.record, made.runs)
+
+
+def test_all_rows_load_by_one_call_into_columns_of_one_length(tmp_path):
+    study = created(tmp_path, seeds=(0, 1, 2))
+    for run, header, rows in (
+        (study.runs[0], "epoch,loss", ["1,", "2,0.5"]),
+        (study.runs[2], "epoch,loss,new", ["1,2.5,7"]),
+    ):
+        run.path.mkdir(parents=True)
+        (run.path / "metrics.csv").write_text("\n".join([header, *rows]) + "\n")
+    frame = pd.DataFrame(study.metrics())
+    assert frame.columns.tolist() == ["environment", "operator", "seed", "epoch", "loss", "new"]
+    assert frame["seed"].tolist() == [0, 0, 2] and set(frame["operator"]) == {"softmax(5)"}
+    np.testing.assert_array_equal(frame["loss"], [np.nan, 0.5, 2.5])
+    np.testing.assert_array_equal(frame["new"], [np.nan, np.nan, 7.0])
+    (study.runs[2].path / "metrics.csv").unlink()
+    (study.runs[0].path / "metrics.csv").unlink()
+    assert {name: len(column) for name, column in study.metrics().items()} == {
+        "environment": 0,
+        "operator": 0,
+        "seed": 0,
+    }
 
 
 def test_nothing_is_overwritten(tmp_path):

@@ -128,7 +128,7 @@ class Comparison(NamedTuple):
 
     def summary(self, work: Work, resources: Resources) -> list[tuple[str, str]]:
         """Says what will be run: a few labels, each with a text."""
-        first = self.plans[0].summary()
+        first = self.plans[0]._replace(replay_bytes=self.replay_bytes(work, 1)).summary()
         at_once = min(resources.workers, len(work.sizes))
         missing = sum(size for _, size in work.sizes)
         replays, each = self.replay_bytes(work, at_once), f"{PROCESS_BYTES / 1e9:g} GB for each of their processes"
@@ -200,6 +200,8 @@ def resources_for(
 ) -> Resources:
     """Decides what a comparison is trained with: as asked for, else as it was begun with, else from the cores.
 
+    A GPU trains one group at a time unless another number is asked for.
+
     Args:
         cells: how many runs there are.
         workers: groups to train at once.
@@ -210,6 +212,10 @@ def resources_for(
     Raises:
         ValueError: if a number is below 1.
     """
+    import jax
+
+    if workers is None and jax.default_backend() != "cpu":
+        workers = 1
     recorded = begun.record["provenance"] if begun else {}
     flags = xla_flags(recorded, deterministic=deterministic)
     return Resources(*share(cells, workers, recorded.get("threads") if threads is None else threads), flags)

@@ -104,10 +104,10 @@ class Study:
             more: fields of `study.json` to add, or to put in place of what they are otherwise.
 
         Raises:
-            ValueError: if the directory holds something already: nothing is overwritten.
+            ValueError: if the directory holds something already: nothing is overwritten; or if two runs would share
+                a directory.
         """
         require_new(path)
-        path.mkdir(parents=True, exist_ok=True)
         record = {
             "format": FORMAT,
             "environments": [environments] if isinstance(environments, str) else list(environments),
@@ -118,6 +118,8 @@ class Study:
             "command": list(command),
             "provenance": provenance(),
         }
+        runs_of(path, record["environments"], record["operators"], record["seeds"])
+        path.mkdir(parents=True, exist_ok=True)
         _write_new(path / "study.json", _as_json(record | more))
         return cls(path)
 

@@ -90,7 +90,7 @@ class DeviceLoop:
         self._make_env = make_env
         self.network = make_network(env.obs_shape, env.num_actions)
         self.setting = Setting(env, self.network, settings, loop.num_envs)
-        width = min(loop.block_width, len(runs))
+        width = loop.block_width
         self._lanes = [
             [min(lane, len(runs) - 1) for lane in range(start, start + width)]  # the last block is filled up
             for start in range(0, len(runs), width)

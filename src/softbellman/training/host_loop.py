@@ -169,10 +169,11 @@ class HostLoop:
                 )
                 for replay, run in zip(self.replays, self.runs, strict=True)
             ]
+        ruler = self._ruler
         losses = np.array([np.asarray(loss) for loss in self.losses])
         losses = losses.reshape(-1, len(self._blocks), self.loop.block_width)
         living = [index for index in range(len(self.runs)) if index not in self.diverged]
-        measured = {index: self._measure(index, losses, on_step) for index in living}
+        measured = {index: self._measure(index, ruler, losses, on_step) for index in living}
         self.epoch += 1
         self.losses.clear()
         for counters in self.counters:
@@ -298,7 +299,7 @@ class HostLoop:
         return self.replays[index].sample(rng, self.settings.batch_size)
 
     def _measure(
-        self, index: int, losses: np.ndarray, on_step: Callable[[], None] | None
+        self, index: int, ruler: Ruler, losses: np.ndarray, on_step: Callable[[], None] | None
     ) -> tuple[MetricsRow, TestPhase]:
         run, env, counters, settings = self.runs[index], self.envs[index], self.counters[index], self.settings
         state, epoch = self.state(index), self.epoch + 1
@@ -328,7 +329,7 @@ class HostLoop:
             loss=float(losses[:, block, lane].mean()) if len(losses) else None,
             seconds=time.monotonic() - self.started,
         )
-        return self._ruler.row(run, tally, phase, test_seed, state, self.held_out[index], batches), phase
+        return ruler.row(run, tally, phase, test_seed, state, self.held_out[index], batches), phase
 
 
 def greedy_policy(network: Network, params: Any, seed: int, epsilon: float, random_first_actions: int = 0) -> Policy:
