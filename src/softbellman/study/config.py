@@ -232,8 +232,8 @@ _DEMO_MINATAR = _derived(
         "learner.replay_start_steps": (2_000, _HERE),
         "learner.epsilon_decay_steps": (30_000, _HERE),
         "learner.target_period_updates": (500, _HERE),
-        "loop.steps": (100_000, _HERE),
-        "loop.epoch_steps": (10_000, _HERE),
+        "loop.steps": (70_000, _HERE),
+        "loop.epoch_steps": (7_000, _HERE),
         "loop.held_out_states": (640, _HERE),
     },
 )
