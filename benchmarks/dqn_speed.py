@@ -99,6 +99,17 @@ def revision() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
 
+def write_results(path: Path, columns: list[str], rows: list[dict], provenance: dict) -> None:
+    """Write a table, and beside it, as JSON, how it was made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    path.with_suffix(".json").write_text(json.dumps(provenance, indent=2) + "\n")
+    print(f"written: {path}, {path.with_suffix('.json')}")
+
+
 def read_options() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -177,13 +188,7 @@ def main() -> None:
         "hardware": hardware,
         "versions": versions,
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    with (options.out / "dqn_speed.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    (options.out / "dqn_speed.json").write_text(json.dumps(provenance, indent=2) + "\n")
-    print(f"written: {options.out / 'dqn_speed.csv'}, {options.out / 'dqn_speed.json'}")
+    write_results(options.out / "dqn_speed.csv", COLUMNS, rows, provenance)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ answer is checked: benchmarks/README.md.
 """
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from dqn_speed import busy_cores, describe_hardware, peer_python, revision
+from dqn_speed import busy_cores, describe_hardware, peer_python, revision, write_results
 from softbellman import FiniteMDP, operators, solve
 from softbellman.tabular.linear import LinearSolver
 
@@ -214,13 +213,7 @@ def main() -> None:
         "hardware": describe_hardware(),
         "versions": versions,
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    with (options.out / f"{stem}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    (options.out / f"{stem}.json").write_text(json.dumps(provenance, indent=2) + "\n")
-    print(f"written: {options.out / stem}.csv, {options.out / stem}.json")
+    write_results(options.out / f"{stem}.csv", COLUMNS, rows, provenance)
 
 
 if __name__ == "__main__":

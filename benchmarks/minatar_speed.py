@@ -9,7 +9,6 @@ results/benchmarks/minatar_speed.{csv,json}. What is the same on all sides and w
 """
 
 import argparse
-import csv
 import json
 import os
 import statistics
@@ -19,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dqn_speed import busy_cores, describe_hardware, keep_to_cores, peer_python, revision
+from dqn_speed import busy_cores, describe_hardware, keep_to_cores, peer_python, revision, write_results
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / "benchmarks" / "peers"
@@ -186,13 +185,7 @@ def main() -> None:
         "hardware": hardware,
         "versions": versions,
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    with (options.out / "minatar_speed.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    (options.out / "minatar_speed.json").write_text(json.dumps(provenance, indent=2) + "\n")
-    print(f"written: {options.out / 'minatar_speed.csv'}, {options.out / 'minatar_speed.json'}")
+    write_results(options.out / "minatar_speed.csv", COLUMNS, rows, provenance)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,24 +10,13 @@ import numpy as np
 from softbellman.envs.device import DeviceGame
 from softbellman.envs.hosted import HostedEnv
 from softbellman.learning.networks import mlp
-from softbellman.learning.settings import LearnerSettings
 from softbellman.training.device_loop import DeviceLoop
 from softbellman.training.measurement import Run
 from softbellman.training.settings import LoopSettings
 
-LEARNER = LearnerSettings(
-    gamma=0.8,
-    learning_rate=0.01,
-    optimizer="adam",
-    optimizer_epsilon=1e-8,
-    batch_size=16,
-    loss_reduction="mean",
-    update_period_steps=4,
-    target_period_updates=10,
-    replay_capacity=500,
-    replay_start_steps=42,  # no multiple of the period, on purpose
-    epsilon_decay_steps=200,
-)
+from . import probes
+
+LEARNER = replace(probes.LEARNER, replay_capacity=500, replay_start_steps=42)  # no multiple of the period, on purpose
 LOOP = LoopSettings(
     steps=2_000, epoch_steps=200, test_steps=800, test_episodes=8, held_out_states=20, gradient_batches=2
 )

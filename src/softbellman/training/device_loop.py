@@ -24,13 +24,20 @@ from softbellman.learning.learner import LearnerState
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings
-from softbellman.operators import register_pytrees
 from softbellman.training import device_program, streams
 from softbellman.training.checkpoint import Checkpoint, Damaged, State
 from softbellman.training.device_evaluation import play
 from softbellman.training.device_program import Block, Keys, Moment, Setting, begin, minibatch, next_epoch
 from softbellman.training.evaluation import TestPhase
-from softbellman.training.measurement import COMMON_SEED, Diverged, Ruler, Run, Tally, common_states
+from softbellman.training.measurement import (
+    COMMON_SEED,
+    Diverged,
+    Ruler,
+    Run,
+    Tally,
+    common_states,
+    require_one_structure,
+)
 from softbellman.training.metrics import MetricsRow
 from softbellman.training.settings import LoopSettings
 from softbellman.training.snapshot import check_same, empty_replay, restored_tree, saved_tree
@@ -80,10 +87,7 @@ class DeviceLoop:
         Raises:
             ValueError: if the operators differ in structure, or no number of test games is given.
         """
-        register_pytrees()  # an operator may be older than JAX's loading
-        if len({jax.tree.structure(run.operator) for run in runs}) != 1:
-            given = ", ".join(dict.fromkeys(str(run.operator) for run in runs)) or "no run"
-            raise ValueError(f"a group's operators have one structure and differ in parameters only; got {given}")
+        require_one_structure(runs)
         if loop.test_episodes is None:
             raise ValueError("loop.test_episodes must be given here: so many test games are played side by side")
         self.runs, self.settings, self.loop, self.env = tuple(runs), settings, loop, env
@@ -153,8 +157,7 @@ class DeviceLoop:
     @property
     def test_is_due(self) -> bool:
         """Whether an epoch is over that has not been tested yet."""
-        whole, rest = divmod(self.agent_steps, self.loop.epoch_steps)
-        return self.epoch < whole + bool(rest and self.agent_steps == self.loop.steps)
+        return self.loop.test_is_due(self.agent_steps, self.epoch)
 
     def test(self, on_step: Callable[[], None] | None = None) -> dict[int, tuple[MetricsRow, TestPhase]]:
         """Plays a test phase of every run that has not diverged, takes every measurement, and closes the epoch.

@@ -24,11 +24,19 @@ from softbellman.learning.learner import LearnerState
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import FrameReplay, Transition
 from softbellman.learning.settings import LearnerSettings
-from softbellman.operators import register_pytrees
 from softbellman.training import streams
 from softbellman.training.checkpoint import Checkpoint, State
 from softbellman.training.evaluation import Policy, TestPhase, play
-from softbellman.training.measurement import COMMON_SEED, Counters, Diverged, Ruler, Run, Tally, common_states
+from softbellman.training.measurement import (
+    COMMON_SEED,
+    Counters,
+    Diverged,
+    Ruler,
+    Run,
+    Tally,
+    common_states,
+    require_one_structure,
+)
 from softbellman.training.metrics import MetricsRow
 from softbellman.training.settings import LoopSettings
 from softbellman.training.snapshot import restore, snapshot
@@ -74,10 +82,7 @@ class HostLoop:
         Raises:
             ValueError: if the operators differ in structure, or the environments in size from the loop's settings.
         """
-        register_pytrees()  # an operator may be older than JAX's loading
-        if len({jax.tree.structure(run.operator) for run in runs}) != 1:
-            given = ", ".join(dict.fromkeys(str(run.operator) for run in runs)) or "no run"
-            raise ValueError(f"a group's operators have one structure and differ in parameters only; got {given}")
+        require_one_structure(runs)
         self.runs, self.settings, self.loop = tuple(runs), settings, loop
         self._make_env = make_env
         self._random_first_actions, self._budget_cut_terminates = random_first_actions, budget_cut_terminates
@@ -146,8 +151,7 @@ class HostLoop:
     @property
     def test_is_due(self) -> bool:
         """Whether an epoch is over that has not been tested yet."""
-        whole, rest = divmod(self.agent_steps, self.loop.epoch_steps)
-        return self.epoch < whole + bool(rest and self.agent_steps == self.loop.steps)
+        return self.loop.test_is_due(self.agent_steps, self.epoch)
 
     def test(self, on_step: Callable[[], None] | None = None) -> dict[int, tuple[MetricsRow, TestPhase]]:
         """Plays a test phase of every run that has not diverged, takes every measurement, and closes the epoch.

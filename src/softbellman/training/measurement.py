@@ -1,5 +1,6 @@
 """What is measured of a run after an epoch, whichever loop has trained it: one row of `metrics.csv`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from softbellman.learning.learner import LearnerState
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings
+from softbellman.operators import register_pytrees
 from softbellman.training.evaluation import TestPhase
 from softbellman.training.metrics import MetricsRow
 from softbellman.training.settings import LoopSettings
@@ -24,6 +26,18 @@ class Run(NamedTuple):
 
     operator: Any
     seed: int
+
+
+def require_one_structure(runs: Sequence[Run]) -> None:
+    """Refuses runs that can't train together.
+
+    Raises:
+        ValueError: there is none, or their operators differ in more than parameters.
+    """
+    register_pytrees()  # an operator may be older than JAX's loading
+    if len({jax.tree.structure(run.operator) for run in runs}) != 1:
+        given = ", ".join(dict.fromkeys(str(run.operator) for run in runs)) or "no run"
+        raise ValueError(f"a group's operators have one structure and differ in parameters only; got {given}")
 
 
 class Diverged(ArithmeticError):

@@ -33,6 +33,11 @@ class LoopSettings:
     num_envs: int = 1
     block_width: int = 1
 
+    def test_is_due(self, agent_steps: int, tested: int) -> bool:
+        """Whether an epoch is over at `agent_steps` that is not among the `tested` ones; the last may be shorter."""
+        whole, rest = divmod(agent_steps, self.epoch_steps)
+        return tested < whole + bool(rest and agent_steps == self.steps)
+
 
 def check(learner: LearnerSettings, loop: LoopSettings) -> None:
     """Refuses settings that could not run or could never learn, with both numbers and what to change.
