@@ -128,6 +128,8 @@ class Comparison(NamedTuple):
 
     def summary(self, work: Work, resources: Resources) -> list[tuple[str, str]]:
         """Says what will be run: a few labels, each with a text."""
+        if not work.sizes:
+            return [("runs", f"{self.cells}, none of which is left to train")]
         first = self.plans[0]._replace(replay_bytes=self.replay_bytes(work, 1)).summary()
         at_once = min(resources.workers, len(work.sizes))
         missing = sum(size for _, size in work.sizes)

@@ -60,10 +60,11 @@ def _film(study: Study, run: RunPath, path: Path) -> Film:
     from softbellman.study.play import watch
 
     _, saved = load_params(run.path / "best.safetensors")
-    network, facts_file = {"seed": run.seed, "agent_steps": saved["agent_steps"]}, path.with_suffix(".json")
+    epsilon, facts_file = study.config.loop.test_epsilon, path.with_suffix(".json")
+    network = {"seed": run.seed, "agent_steps": saved["agent_steps"], "epsilon": epsilon}
     facts = json.loads(facts_file.read_text()) if facts_file.exists() else {}
     if facts.get("network") != network or not (path.parent / facts["file"]).exists():
-        made, phase, _ = watch(study, run, path, max_steps=LONGEST)
+        made, phase, _ = watch(study, run, path, epsilon=epsilon, max_steps=LONGEST)
         facts = {
             "network": network,
             "file": made.name,
@@ -76,5 +77,6 @@ def _film(study: Study, run: RunPath, path: Path) -> Film:
     return Film(
         run.operator,
         path.parent / facts["file"],
-        f"{played}, score {facts['score']:g}. Seed {run.seed}, its network of agent step {saved['agent_steps']:,}.",
+        f"{played}, score {facts['score']:g}. Seed {run.seed}, its network of agent step {saved['agent_steps']:,}, "
+        f"epsilon {epsilon:g}.",
     )
