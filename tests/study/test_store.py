@@ -62,7 +62,7 @@ def test_studies_of_the_older_format_are_read(tmp_path):
     assert studies
     for study in studies:
         assert study.environments == list(study.record["environment_facts"])
-        assert all(run.environment == study.environments[0] for run in study.runs)
+        assert {run.environment for run in study.runs} == set(study.environments)
     made = created(tmp_path)
     new = json.loads((tmp_path / "study.json").read_text())
     old = {name: value for name, value in new.items() if name != "environments"}
