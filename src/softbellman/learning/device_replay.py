@@ -109,9 +109,27 @@ def draw(
     Returns:
         Transitions with `[R, B]` in front.
     """
-    words = jax.vmap(lambda key: jax.random.bits(key, (batch,)))(keys)
+    runs = jnp.arange(len(keys))
+
+    def one(run: jax.Array, key: jax.Array) -> Transition:
+        return draw_for(replay, run, key, filled, batch, obs_shape, obs_dtype)
+
+    return jax.vmap(one)(runs, keys)
+
+
+def draw_for(
+    replay: DeviceReplay,
+    run: Any,
+    key: jax.Array,
+    filled: Any,
+    batch: int,
+    obs_shape: tuple[int, ...],
+    obs_dtype: Any,
+) -> Transition:
+    """Draws a minibatch `[B]` for one run, by its index; see `draw`. Nothing but what is drawn is copied."""
+    words = jax.random.bits(key, (batch,))
     indices = (words % jnp.uint32(filled)).astype(jnp.int32)  # uniform to within `filled / 2^32`
-    drawn = jax.vmap(lambda own, chosen: jax.tree.map(lambda array: array[chosen], own))(replay, indices)
+    drawn = jax.tree.map(lambda array: array[run, indices], replay)
     return Transition(
         unpack(drawn.obs, obs_shape, obs_dtype),
         drawn.action,

@@ -35,6 +35,7 @@ from softbellman.training.measurement import (
     Ruler,
     Run,
     Tally,
+    blocks_of,
     common_states,
     require_one_structure,
 )
@@ -94,12 +95,8 @@ class DeviceLoop:
         self._make_env = make_env
         self.network = make_network(env.obs_shape, env.num_actions)
         self.setting = Setting(env, self.network, settings, loop.num_envs)
-        width = loop.block_width
-        self._lanes = [
-            [min(lane, len(runs) - 1) for lane in range(start, start + width)]  # the last block is filled up
-            for start in range(0, len(runs), width)
-        ]
-        self._width = width
+        self._width = loop.block_width
+        self._lanes = blocks_of(len(runs), self._width)
         self._operators = [_stacked([runs[lane].operator for lane in block]) for block in self._lanes]
         seeds = [[runs[lane].seed for lane in block] for block in self._lanes]
         self._keys = [

@@ -188,6 +188,4 @@ _OF_AN_EPOCH = ("finished", "return_sum", "clipped_return_sum", "loss_sum")
 @partial(jax.jit, static_argnames=("env", "size"))
 def minibatch(env: DeviceEnv, replay: DeviceReplay, lane: Any, key: jax.Array, filled: Any, size: int) -> Transition:
     """Draws a minibatch `[size]` for one run of a block, outside training."""
-    own = jax.tree.map(lambda array: array[lane][None], replay)
-    batch = device_replay.draw(own, key[None], filled, size, env.obs_shape, env.obs_dtype)
-    return jax.tree.map(lambda array: array[0], batch)
+    return device_replay.draw_for(replay, lane, key, filled, size, env.obs_shape, env.obs_dtype)

@@ -34,6 +34,7 @@ from softbellman.training.measurement import (
     Ruler,
     Run,
     Tally,
+    blocks_of,
     common_states,
     require_one_structure,
 )
@@ -102,9 +103,7 @@ class HostLoop:
             )
             for env in self.envs
         ]
-        width = loop.block_width
-        lanes = [min(lane, len(runs) - 1) for lane in range(-(-len(runs) // width) * width)]  # padded with the last run
-        self._blocks = [lanes[start : start + width] for start in range(0, len(lanes), width)]
+        self._blocks = blocks_of(len(runs), loop.block_width)
         self._operators = [_stack([runs[lane].operator for lane in block]) for block in self._blocks]
         self._act_keys = [_stack([streams.key(runs[lane].seed, Role.ACT) for lane in block]) for block in self._blocks]
         self.states: list[LearnerState] = [

@@ -40,6 +40,15 @@ def require_one_structure(runs: Sequence[Run]) -> None:
         raise ValueError(f"a group's operators have one structure and differ in parameters only; got {given}")
 
 
+def blocks_of(runs: int, width: int) -> list[list[int]]:
+    """Puts the indices of runs into blocks of one width; the last is filled up with the last run.
+
+    >>> blocks_of(5, 2)
+    [[0, 1], [2, 3], [4, 4]]
+    """
+    return [[min(start + lane, runs - 1) for lane in range(width)] for start in range(0, runs, width)]
+
+
 class Diverged(ArithmeticError):
     """No run of a group is left: the loss of each has become infinite or NaN."""
 
