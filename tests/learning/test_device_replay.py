@@ -1,5 +1,7 @@
 """The replay on the device: what goes in comes out, uniformly, and nothing else."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,16 +24,27 @@ def step_number(moment, *, dtype=np.float32):
 
 
 def filled_by(steps):
-    replay = device_replay.empty(RUNS, CAPACITY, (2,), np.float32)
+    one = device_replay.empty(CAPACITY, (2,), np.float32)
+    replay = jax.tree.map(lambda array: jnp.stack([array] * RUNS), one)
     for moment in range(steps):
-        obs, action, step = step_number(moment)
-        replay = device_replay.write(replay, jnp.int32(moment * ENVS % CAPACITY), obs, action, step, GAMMA)
+        write = partial(_write, jnp.int32(moment * ENVS % CAPACITY))
+        replay = jax.vmap(write)(replay, *step_number(moment))
     return replay
+
+
+def _write(slot, replay, obs, action, step):
+    return device_replay.write(replay, slot, obs, action, step, GAMMA)
+
+
+def one_of(replay, run):
+    return jax.tree.map(lambda array: array[run], replay)
 
 
 def drawn(replay, filled, batch=1_000):
     keys = jnp.stack([jax.random.key(run) for run in range(RUNS)])
-    return device_replay.draw(replay, keys, jnp.int32(filled), batch, (2,), np.float32)
+    return jax.vmap(lambda replay, key: device_replay.draw(replay, key, jnp.int32(filled), batch, (2,), np.float32))(
+        replay, keys
+    )
 
 
 @pytest.mark.parametrize("steps", [1, 3, 5, 7, 23])
@@ -55,6 +68,14 @@ def test_draws_are_uniform_and_a_runs_own():
     assert not np.array_equal(np.asarray(batch.action[0]), np.asarray(batch.action[1]) - 100)
 
 
+def test_one_of_several_runs_draws_as_if_it_were_alone():
+    replay, key = filled_by(5), jax.random.key(7)
+    for run in range(RUNS):
+        batch = device_replay.draw(replay, key, jnp.int32(6), 50, (2,), np.float32, of=(jnp.int32(run),))
+        alone = device_replay.draw(one_of(replay, run), key, jnp.int32(6), 50, (2,), np.float32)
+        jax.tree.map(np.testing.assert_array_equal, batch, alone)
+
+
 @pytest.mark.parametrize("shape", [(10, 10, 4), (10, 10, 7), (3,)])
 def test_bits_are_packed_and_come_back(shape):
     obs = np.random.default_rng(0).random((2, 5, *shape)) < 0.3
@@ -65,5 +86,5 @@ def test_bits_are_packed_and_come_back(shape):
 
 @pytest.mark.parametrize(("shape", "dtype"), [((10, 10, 4), bool), ((7,), np.float32)])
 def test_the_bytes_said_are_the_bytes_there(shape, dtype):
-    replay = device_replay.empty(1, 100, shape, dtype)
+    replay = device_replay.empty(100, shape, dtype)
     assert sum(array.nbytes for array in replay) == device_replay.bytes_needed(100, shape, dtype)

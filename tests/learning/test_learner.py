@@ -399,20 +399,20 @@ def test_l33_epsilon_may_rise_and_takes_arrays():
 
 
 @pytest.mark.parametrize(
-    ("network", "obs_shape", "operation"),
+    ("network", "obs_shape"),
     [
-        pytest.param(mlp((3,), 4, hidden=(5,)), (3,), "dot_general", id="mlp"),
-        pytest.param(nature_cnn(4), (4, 84, 84), "stablehlo.convolution", id="nature_cnn"),
+        pytest.param(mlp((3,), 4, hidden=(5,)), (3,), id="mlp"),
+        pytest.param(nature_cnn(4), (4, 84, 84), id="nature_cnn"),
     ],
 )
-def test_the_compiler_drops_the_online_pass_where_it_is_not_used(network, obs_shape, operation):
+def test_the_compiler_drops_the_online_pass_where_it_is_not_used(network, obs_shape):
     params = jax.eval_shape(network.init, jax.random.key(0))
     vector = jax.ShapeDtypeStruct((8,), jnp.float32)
     obs = jax.ShapeDtypeStruct((8, *obs_shape), jnp.float32)
     batch = Transition(obs, jax.ShapeDtypeStruct((8,), jnp.int32), vector, vector, obs)
 
     def count(function, *arguments):
-        return jax.jit(function).lower(*arguments).as_text().count(operation)
+        return jax.jit(function).lower(*arguments).as_text().count("dot_general")
 
     def count_loss(operator, transform=lambda loss, **options: loss):
         def loss(params, target_params, batch):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from softbellman.learning.networks import LASAGNE, TORCH, Init, mlp, nature_cnn
+from softbellman.learning.networks import LASAGNE, TORCH, Init, minatar_cnn, mlp, nature_cnn
 
 NATURE_FAN_IN = {"conv_1": 256, "conv_2": 512, "conv_3": 576, "dense": 3136, "q": 512}
 
@@ -38,10 +38,10 @@ def convolve(x, layer, stride):
     """Convolves `x` `[B, H, W, C]` window by window in float64, and rectifies."""
     weights, biases = np.asarray(layer["w"], np.float64), np.asarray(layer["b"], np.float64)
     size = weights.shape[0]
-    side = (x.shape[1] - size) // stride + 1
-    out = np.empty((len(x), side, side, weights.shape[-1]))
-    for row in range(side):
-        for column in range(side):
+    rows, columns = ((side - size) // stride + 1 for side in x.shape[1:3])
+    out = np.empty((len(x), rows, columns, weights.shape[-1]))
+    for row in range(rows):
+        for column in range(columns):
             window = x[:, row * stride : row * stride + size, column * stride : column * stride + size]
             out[:, row, column] = np.einsum("bhwc,hwco->bo", window, weights) + biases
     return np.maximum(out, 0)
@@ -138,20 +138,31 @@ def test_the_first_values_depend_on_the_key_and_on_nothing_else():
 # --------------------------------------------------------------------------------------------- the arithmetic of it
 
 
+def slowly(params, x, strides):
+    """The values of a convolutional network of `x` `[B, H, W, C]`, its layers one after another."""
+    for name, stride in strides.items():
+        x = convolve(x, params[name], stride)
+    flat = np.moveaxis(x, -1, 1).reshape(len(x), -1)  # filter by filter
+    hidden = np.maximum(flat @ np.asarray(params["dense"]["w"]) + np.asarray(params["dense"]["b"]), 0)
+    return hidden @ np.asarray(params["q"]["w"]) + np.asarray(params["q"]["b"])
+
+
 def test_nature_cnn_equals_a_slow_convolution(nature):
     network, params = nature
     obs = np.random.default_rng(0).integers(0, 256, (4, 4, 84, 84), dtype=np.uint8)
-    x = np.moveaxis(obs, 1, -1) / 255.0
-    for name, stride in (("conv_1", 4), ("conv_2", 2), ("conv_3", 1)):
-        x = convolve(x, params[name], stride)
-    assert x.shape == (4, 7, 7, 64)
-    flat = x.reshape(4, -1)
-    hidden = np.maximum(flat @ np.asarray(params["dense"]["w"]) + np.asarray(params["dense"]["b"]), 0)
-    expected = hidden @ np.asarray(params["q"]["w"]) + np.asarray(params["q"]["b"])
-    for size in (4, 3):  # a batch that is convolved in parts, and one that is not
-        q = network.apply(params, obs[:size])
-        assert q.shape == (size, 4) and q.dtype == jnp.float32
-        np.testing.assert_allclose(q, expected[:size], rtol=1e-4, atol=1e-5)
+    expected = slowly(params, np.moveaxis(obs, 1, -1) / 255.0, {"conv_1": 4, "conv_2": 2, "conv_3": 1})
+    q = network.apply(params, obs)
+    assert q.shape == (4, 4) and q.dtype == jnp.float32
+    np.testing.assert_allclose(q, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(10, 10, 4), (10, 10, 10), (3, 5, 1)])
+def test_minatar_cnn_equals_a_slow_convolution(shape):
+    network = minatar_cnn(shape, 6)
+    params, obs = drawn(network), np.random.default_rng(0).random((4, *shape)) < 0.3
+    q, expected = network.apply(params, obs), slowly(params, obs, {"conv": 1})
+    assert q.shape == (4, 6) and q.dtype == jnp.float32
+    np.testing.assert_allclose(q, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_mlp_equals_the_matrices_written_out():

@@ -1,8 +1,9 @@
 """The replay buffer on the device: arrays that a compiled program writes to and draws from.
 
-All runs of a block share one clock, so that a step's transitions go to the same slots in each run: one contiguous
-write, and no slot that holds anything else than a whole transition. Successors are stored beside the observations;
-binary planes are packed, eight to a byte, which makes a transition of MinAtar's Breakout 112 bytes.
+The functions are of one run's replay, to be mapped over runs. All runs of a block share one clock, so that a step's
+transitions go to the same slots in each: one contiguous write, and no slot that holds anything else than a whole
+transition. Successors are stored beside the observations; binary planes are packed, eight to a byte, which makes a
+transition of MinAtar's Breakout 112 bytes.
 """
 
 import math
@@ -17,14 +18,14 @@ from softbellman.learning.replay import Transition
 
 
 class DeviceReplay(NamedTuple):
-    """The replays of `R` runs, `C` transitions each.
+    """The replay of a run, `C` transitions.
 
     Attributes:
-        obs: `[R, C, n]`, packed: see `pack`.
-        next_obs: `[R, C, n]`, the true successors.
-        action: `[R, C]` int32.
-        reward: `[R, C]` float32, raw.
-        discount: `[R, C]` float32, `gamma * (1 - terminated)`.
+        obs: `[C, n]`, packed: see `pack`.
+        next_obs: `[C, n]`, the true successors.
+        action: `[C]` int32.
+        reward: `[C]` float32, raw.
+        discount: `[C]` float32, `gamma * (1 - terminated)`.
     """
 
     obs: Any
@@ -34,12 +35,11 @@ class DeviceReplay(NamedTuple):
     discount: Any
 
 
-def empty(runs: int, capacity: int, obs_shape: tuple[int, ...], obs_dtype: Any) -> DeviceReplay:
-    """Allocates the replays of `runs` runs."""
+def empty(capacity: int, obs_shape: tuple[int, ...], obs_dtype: Any) -> DeviceReplay:
+    """Allocates a replay."""
     size, dtype = _packed(obs_shape, obs_dtype)
-    obs = ((runs, capacity, size), dtype)
-    number = (runs, capacity)
-    kinds = DeviceReplay(obs, obs, (number, jnp.int32), (number, jnp.float32), (number, jnp.float32))
+    obs = ((capacity, size), dtype)
+    kinds = DeviceReplay(obs, obs, (capacity, jnp.int32), (capacity, jnp.float32), (capacity, jnp.float32))
     return DeviceReplay(*(jnp.zeros(*kind) for kind in kinds))
 
 
@@ -70,17 +70,17 @@ def unpack(packed: jax.Array, obs_shape: tuple[int, ...], obs_dtype: Any) -> jax
 def write(
     replay: DeviceReplay, slot: jax.Array, obs: jax.Array, action: jax.Array, step: Step, gamma: float
 ) -> DeviceReplay:
-    """Stores one step of the `E` environments of every run in the slots from `slot` on.
+    """Stores one step of `E` environments in the slots from `slot` on.
 
     Args:
-        replay: the replays.
+        replay: the replay.
         slot: the first slot, a multiple of `E`; `C` must be one, too.
-        obs: `[R, E, *obs_shape]`, the observations acted on.
-        action: `[R, E]`.
-        step: what came of it, with `[R, E]` in front.
+        obs: `[E, *obs_shape]`, the observations acted on.
+        action: `[E]`.
+        step: what came of it, with `[E]` in front.
         gamma: discount factor.
     """
-    rank = obs.ndim - 2
+    rank = obs.ndim - 1
     new = DeviceReplay(
         pack(obs, rank),
         pack(step.next_obs, rank),
@@ -89,47 +89,36 @@ def write(
         jnp.where(step.terminated, 0.0, gamma).astype(jnp.float32),
     )
     return jax.tree.map(
-        lambda all, some: jax.lax.dynamic_update_slice(all, some, (0, slot, *(0,) * (all.ndim - 2))), replay, new
+        lambda all, some: jax.lax.dynamic_update_slice(all, some, (slot, *(0,) * (all.ndim - 1))), replay, new
     )
 
 
 def draw(
-    replay: DeviceReplay, keys: jax.Array, filled: jax.Array, batch: int, obs_shape: tuple[int, ...], obs_dtype: Any
-) -> Transition:
-    """Draws minibatches, uniformly and with replacement from the first `filled` slots.
-
-    Args:
-        replay: the replays.
-        keys: `[R]`, one for each run, consumed.
-        filled: number of slots that hold a transition.
-        batch: transitions in a minibatch, `B`.
-        obs_shape: shape of an observation.
-        obs_dtype: its dtype.
-
-    Returns:
-        Transitions with `[R, B]` in front.
-    """
-    runs = jnp.arange(len(keys))
-
-    def one(run: jax.Array, key: jax.Array) -> Transition:
-        return draw_for(replay, run, key, filled, batch, obs_shape, obs_dtype)
-
-    return jax.vmap(one)(runs, keys)
-
-
-def draw_for(
     replay: DeviceReplay,
-    run: Any,
     key: jax.Array,
     filled: Any,
     batch: int,
     obs_shape: tuple[int, ...],
     obs_dtype: Any,
+    of: tuple[Any, ...] = (),
 ) -> Transition:
-    """Draws a minibatch `[B]` for one run, by its index; see `draw`. Nothing but what is drawn is copied."""
+    """Draws a minibatch, uniformly and with replacement from the first `filled` slots.
+
+    Args:
+        replay: the replay.
+        key: a key, consumed.
+        filled: number of slots that hold a transition.
+        batch: transitions in a minibatch, `B`.
+        obs_shape: shape of an observation.
+        obs_dtype: its dtype.
+        of: `(run,)` where the arrays have an axis of runs in front; nothing but what is drawn is copied.
+
+    Returns:
+        Transitions with `[B]` in front.
+    """
     words = jax.random.bits(key, (batch,))
     indices = (words % jnp.uint32(filled)).astype(jnp.int32)  # uniform to within `filled / 2^32`
-    drawn = jax.tree.map(lambda array: array[run, indices], replay)
+    drawn = jax.tree.map(lambda array: array[(*of, indices)], replay)
     return Transition(
         unpack(drawn.obs, obs_shape, obs_dtype),
         drawn.action,

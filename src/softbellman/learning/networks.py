@@ -1,7 +1,9 @@
 """Q-networks as pairs of pure functions.
 
 A `Network` is `init(key) -> params` and `apply(params, obs) -> q`; parameters are nested dictionaries of float32
-arrays. Convolution weights keep the standard layout `[height, width, in, out]`, whatever `apply` does with them.
+arrays. Convolution weights keep the standard layout `[height, width, in, out]`, whatever `apply` does with them: here
+a convolution is one matrix product with all patches, the minibatch along the last axis, so that a patch's row is copied
+as one piece. On two CPU cores an update takes about half the time that it takes with XLA's own convolutions.
 """
 
 import itertools
@@ -11,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Params = dict[str, dict[str, jax.Array]]
 
@@ -44,7 +47,6 @@ class Init(NamedTuple):
 LASAGNE = Init(gain=3.0, bias=0.1)
 TORCH = Init(gain=1.0, bias=None)
 
-_PARTS = 4  # of a minibatch, see `nature_cnn`
 _FILTER = 3  # side of MinAtar's filters
 
 
@@ -116,10 +118,8 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
     """Builds the network of Mnih et al. 2015: three convolutions and 512 units.
 
     `84 x 84 x 4` pixels, divided by 255; 32 filters 8x8 stride 4, 64 filters 4x4 stride 2, 64 filters 3x3 stride 1,
-    512 units, one output an action; ReLU between. 1,686,180 parameters with 4 actions.
-
-    The convolutions take a minibatch in four parts: on two CPU cores an update is a quarter faster so, since the parts
-    fit the cache and run side by side (XLA does not divide one convolution among threads).
+    512 units, one output an action; ReLU between. 1,686,180 parameters with 4 actions. The 512 units take the output of
+    the convolutions filter by filter, as in PyTorch.
 
     Args:
         num_actions: `A`.
@@ -135,19 +135,18 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
         "dense": (7 * 7 * 64, 512),
         "q": (512, num_actions),
     }
-
-    def convolutions(params: Params, obs: jax.Array) -> jax.Array:
-        x = _convolve(params["conv_1"], _to_float(jnp.moveaxis(obs, 1, -1)), stride=4)
-        x = _convolve(params["conv_2"], x, stride=2)
-        x = _convolve(params["conv_3"], x, stride=1)
-        return x.reshape(x.shape[0], -1)
+    patches_at = [
+        _patches(_frames_first(4, 84, 84), side=8, stride=4),
+        _patches(_frames_first(32, 20, 20), side=4, stride=2),
+        _patches(_frames_first(64, 9, 9), side=3, stride=1),
+    ]
 
     def apply(params: Params, obs: jax.Array) -> jax.Array:
         _expect_shape(obs, (4, 84, 84))
-        parts = jnp.split(obs, _PARTS) if obs.shape[0] % _PARTS == 0 else [obs]
-        x = jnp.concatenate([convolutions(params, part) for part in parts])
-        x = jax.nn.relu(_dense(params["dense"], x))
-        return _dense(params["q"], x)
+        x = _to_float(obs).reshape(len(obs), -1).T
+        for number, patches in enumerate(patches_at, start=1):
+            x = _convolve(params[f"conv_{number}"], x, patches)
+        return _dense(params["q"], jax.nn.relu(_dense(params["dense"], x.T)))
 
     return Network(_init_layers(shapes, init), apply, "q")
 
@@ -156,8 +155,7 @@ def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH) 
     """Builds the network of MinAtar's example agent (Young and Tian 2019): one convolution and 128 units.
 
     16 filters 3x3 stride 1 over the planes of the game, 128 units, one output an action; ReLU between. Binary planes
-    enter as 0 and 1. The convolution is one matrix product with the 3x3 patches: on a CPU that is twice as fast, and
-    the bits do not depend on how many runs are moved on together.
+    enter as 0 and 1; the 128 units take the output of the convolution filter by filter.
 
     Args:
         obs_shape: `[height, width, C]`, at least 3 x 3.
@@ -172,33 +170,40 @@ def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH) 
     """
     if len(obs_shape) != 3 or min(obs_shape[:2]) < _FILTER:
         raise ValueError(f"minatar_cnn takes observations [height, width, planes] of 3 x 3 or more, not {obs_shape}")
-    height, width, planes = obs_shape
-    rows, columns = height - _FILTER + 1, width - _FILTER + 1
+    patches_at = _patches(np.arange(math.prod(obs_shape)).reshape(obs_shape), side=_FILTER, stride=1)
     shapes = {
-        "conv": (_FILTER, _FILTER, planes, 16),
-        "dense": (rows * columns * 16, 128),
+        "conv": (_FILTER, _FILTER, obs_shape[-1], 16),
+        "dense": (16 * patches_at.shape[1], 128),
         "q": (128, num_actions),
     }
 
     def apply(params: Params, obs: jax.Array) -> jax.Array:
         _expect_shape(obs, tuple(obs_shape))
-        x = _to_float(obs)
-        corners = [(i, j) for i in range(_FILTER) for j in range(_FILTER)]
-        patches = jnp.concatenate([x[:, i : i + rows, j : j + columns] for i, j in corners], axis=-1)
-        weights = params["conv"]["w"].reshape(-1, 16)
-        x = jax.nn.relu(patches @ weights + params["conv"]["b"][None, None, None, :])
-        x = jax.nn.relu(_dense(params["dense"], x.reshape(x.shape[0], -1)))
-        return _dense(params["q"], x)
+        x = _convolve(params["conv"], _to_float(obs).reshape(len(obs), -1).T, patches_at)
+        return _dense(params["q"], jax.nn.relu(_dense(params["dense"], x.T)))
 
     return Network(_init_layers(shapes, init), apply, "q")
 
 
-def _convolve(layer: dict[str, jax.Array], x: jax.Array, stride: int) -> jax.Array:
-    """Convolves `x` `[B, H, W, C]` without padding, adds the bias and rectifies."""
-    x = jax.lax.conv_general_dilated(
-        x, layer["w"], (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
-    return jax.nn.relu(x + layer["b"][None, None, None, :])
+def _frames_first(frames: int, height: int, width: int) -> np.ndarray:
+    """Tells where in a flat array `[frames * height * width]` each value is, `[height, width, frames]`."""
+    return np.moveaxis(np.arange(frames * height * width).reshape(frames, height, width), 0, -1)
+
+
+def _patches(place: np.ndarray, side: int, stride: int) -> np.ndarray:
+    """Tells where the values of each patch are, `[side * side * C, patches]`, from where each value is, `[H, W, C]`."""
+    last = np.array(place.shape[:2]) - side + 1
+    within = place[:side, :side] - place[0, 0, 0]
+    corners = place[: last[0] : stride, : last[1] : stride, 0]
+    return within.reshape(-1, 1) + corners.reshape(1, -1)
+
+
+def _convolve(layer: dict[str, jax.Array], x: jax.Array, patches_at: np.ndarray) -> jax.Array:
+    """Convolves `x` `[n, B]` without padding, adds the bias, rectifies: `[out * patches, B]`."""
+    patches = jnp.asarray(x).at[patches_at].get(mode="promise_in_bounds").reshape(len(patches_at), -1)
+    weights = layer["w"].reshape(len(patches_at), -1)
+    x = jnp.einsum("io,ip->op", weights, patches) + layer["b"][:, None]
+    return jax.nn.relu(x).reshape(-1, x.shape[1] // patches_at.shape[1])
 
 
 def _to_float(obs: jax.Array) -> jax.Array:

@@ -1,7 +1,8 @@
 """The compiled program of the device's loop: what it carries, and how it moves on.
 
-Two nested loops, updates over environment steps, without a condition: under `vmap` both sides of one would be computed.
-The number of turns of each is an argument, so that one compilation serves all chunks.
+It is written for one run, as two nested loops, updates over environment steps, and mapped over the runs of a block; it
+has no condition, of which both sides would be computed then. The number of turns of each loop is an argument, so that
+one compilation serves all chunks.
 """
 
 from collections.abc import Callable
@@ -21,34 +22,34 @@ from softbellman.learning.settings import LearnerSettings
 
 
 class Counts(NamedTuple):
-    """What is counted of each run, `[R]`; see `measurement.Tally`. The scores are of the games under way."""
+    """What is counted of a run; see `measurement.Tally`. The scores are of the games under way."""
 
     episodes: jax.Array
     finished: jax.Array
     return_sum: jax.Array
     clipped_return_sum: jax.Array
-    score: jax.Array  # [R, E]
-    clipped_score: jax.Array  # [R, E]
+    score: jax.Array  # [E]
+    clipped_score: jax.Array  # [E]
     loss_sum: jax.Array
     diverged_at: jax.Array  # the agent step at which the loss was no longer finite; 0: it is
 
 
 class Block(NamedTuple):
-    """The whole state of a block of `R` runs with `E` environments each."""
+    """The whole state of a run with `E` environments; of `R` runs, if each array has that axis in front."""
 
     learner: LearnerState
     replay: DeviceReplay
-    games: Any  # the environments' states, [R, E, ...]
-    obs: jax.Array  # [R, E, *obs_shape], acted on next
+    games: Any  # the environments' states, [E, ...]
+    obs: jax.Array  # [E, *obs_shape], acted on next
     counts: Counts
 
 
 class Keys(NamedTuple):
-    """The keys of a block's runs, never consumed: a counter goes in with each use."""
+    """The keys of a run, never consumed: a counter goes in with each use. Those of a block have `R` in front, too."""
 
-    act: jax.Array  # [R]
-    replay: jax.Array  # [R]
-    env: jax.Array  # [R, E], see `envs.device.copy_keys`
+    act: jax.Array
+    replay: jax.Array
+    env: jax.Array  # [E], see `envs.device.copy_keys`
 
 
 class Setting(NamedTuple):
@@ -67,35 +68,40 @@ class Moment(NamedTuple):
     replay_from: Any
 
 
-def _over_runs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Maps a function over the leading axis. For one run it is taken off: with it, an update takes twice as long."""
-
-    def mapped(*arguments: Any) -> Any:
-        if len(jax.tree.leaves(arguments)[0]) > 1:
-            return jax.vmap(function)(*arguments)
-        result = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
-        return jax.tree.map(lambda leaf: leaf[None], result)
-
-    return mapped
+def _over_runs(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Maps over the leading axis of all arguments. For one run it is taken off: with it, an update takes longer."""
+    if len(jax.tree.leaves(arguments)[0]) > 1:
+        return jax.vmap(function)(*arguments)
+    result = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
+    return jax.tree.map(lambda leaf: leaf[None], result)
 
 
 @partial(jax.jit, static_argnames=("setting",))
 def begin(setting: Setting, keys_init: jax.Array, keys_env: jax.Array) -> Block:
-    """Makes the state of a block before its first step."""
-    env, runs = setting.env, len(keys_init)
-    states = jax.vmap(lambda key: learner.init(setting.network, setting.settings, key))(keys_init)
-    games, obs = jax.vmap(jax.vmap(env.reset))(keys_env)
-    numbers = {name: jnp.zeros(runs, jnp.float32) for name in ("return_sum", "clipped_return_sum", "loss_sum")}
-    integers = {name: jnp.zeros(runs, jnp.int32) for name in ("episodes", "finished", "diverged_at")}
-    scores = {name: jnp.zeros((runs, setting.num_envs), jnp.float32) for name in ("score", "clipped_score")}
-    replay = device_replay.empty(runs, setting.settings.replay_capacity, env.obs_shape, env.obs_dtype)
-    return Block(states, replay, games, obs, Counts(**numbers, **integers, **scores))
+    """Makes the state of a block before its first step, from keys `[R]` and `[R, E]`."""
+    env, settings, num_envs = setting.env, setting.settings, setting.num_envs
+
+    def one(key_init: jax.Array, keys_env: jax.Array) -> Block:
+        games, obs = jax.vmap(env.reset)(keys_env)
+        return Block(
+            learner.init(setting.network, settings, key_init),
+            device_replay.empty(settings.replay_capacity, env.obs_shape, env.obs_dtype),
+            games,
+            obs,
+            Counts(
+                **{name: jnp.zeros((), jnp.int32) for name in ("episodes", "finished", "diverged_at")},
+                **{name: jnp.zeros(()) for name in ("return_sum", "clipped_return_sum", "loss_sum")},
+                **{name: jnp.zeros(num_envs) for name in ("score", "clipped_score")},
+            ),
+        )
+
+    return _over_runs(one, keys_init, keys_env)
 
 
 @partial(jax.jit, static_argnames=("setting",), donate_argnames=("block",))
 def play(setting: Setting, block: Block, keys: Keys, moment: Moment, steps: Any) -> Block:
-    """Takes `steps` steps of every environment, with epsilon-greedy actions."""
-    return _steps(setting, block, keys, moment, steps)
+    """Takes `steps` steps of every environment of a block, with epsilon-greedy actions."""
+    return _over_runs(lambda block, keys: _steps(setting, block, keys, moment, steps), block, keys)
 
 
 @partial(jax.jit, static_argnames=("setting",), donate_argnames=("block",))
@@ -109,49 +115,41 @@ def learn(
     updates: Any,
     steps: Any,
 ) -> Block:
-    """Makes `updates` updates, each after `steps` steps of every environment."""
-    settings, capacity = setting.settings, setting.settings.replay_capacity
+    """Makes `updates` updates of every run of a block, each after `steps` steps of every environment."""
+    env, settings, num_envs = setting.env, setting.settings, setting.num_envs
 
-    def update(number: jax.Array, block: Block) -> Block:
-        now = moment._replace(agent_steps=moment.agent_steps + number * steps * setting.num_envs)
-        block = _steps(setting, block, keys, now, steps)
-        done = now.agent_steps + steps * setting.num_envs
-        chosen = jax.vmap(lambda key: jax.random.fold_in(key, first_update + number))(keys.replay)
-        filled = jnp.minimum(done - moment.replay_from, capacity)
-        batch = device_replay.draw(
-            block.replay, chosen, filled, settings.batch_size, setting.env.obs_shape, setting.env.obs_dtype
-        )
+    def one(block: Block, operator: Any, keys: Keys) -> Block:
+        def update(number: jax.Array, block: Block) -> Block:
+            now = moment._replace(agent_steps=moment.agent_steps + number * steps * num_envs)
+            block = _steps(setting, block, keys, now, steps)
+            done = now.agent_steps + steps * num_envs
+            key = jax.random.fold_in(keys.replay, first_update + number)
+            filled = jnp.minimum(done - moment.replay_from, settings.replay_capacity)
+            batch = device_replay.draw(block.replay, key, filled, settings.batch_size, env.obs_shape, env.obs_dtype)
+            state, metrics = learner.learn_step(block.learner, operator, batch, setting.network, settings)
+            counts, lost = block.counts, ~jnp.isfinite(metrics.loss)
+            counts = counts._replace(
+                loss_sum=counts.loss_sum + metrics.loss,
+                diverged_at=jnp.where((counts.diverged_at == 0) & lost, done, counts.diverged_at),
+            )
+            return block._replace(learner=state, counts=counts)
 
-        def learn_step(state: LearnerState, operator: Any, batch: Transition) -> Any:
-            return learner.learn_step(state, operator, batch, setting.network, settings)
+        return jax.lax.fori_loop(0, updates, update, block)
 
-        state, metrics = _over_runs(learn_step)(block.learner, operators, batch)
-        counts, lost = block.counts, ~jnp.isfinite(metrics.loss)
-        counts = counts._replace(
-            loss_sum=counts.loss_sum + metrics.loss,
-            diverged_at=jnp.where((counts.diverged_at == 0) & lost, done, counts.diverged_at),
-        )
-        return block._replace(learner=state, counts=counts)
-
-    return jax.lax.fori_loop(0, updates, update, block)
+    return _over_runs(one, block, operators, keys)
 
 
 def _steps(setting: Setting, block: Block, keys: Keys, moment: Moment, steps: Any) -> Block:
-    """Takes `steps` steps of every environment, and stores them."""
+    """Takes `steps` steps of every environment of a run, and stores them."""
     env, settings, num_envs = setting.env, setting.settings, setting.num_envs
     params = block.learner.params
 
     def step(number: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         replay, games, obs, counts = carry
         agent_steps = moment.agent_steps + number * num_envs
-        count = agent_steps // num_envs
-        epsilon = learner.epsilon_at(agent_steps, settings)
-
-        def act(params: Any, obs: jax.Array, key: jax.Array) -> jax.Array:
-            return learner.act(setting.network, params, obs, jax.random.fold_in(key, count), epsilon)
-
-        actions = _over_runs(act)(params, obs, keys.act)
-        games, taken = jax.vmap(jax.vmap(env.step))(games, actions, keys.env)
+        key = jax.random.fold_in(keys.act, agent_steps // num_envs)
+        actions = learner.act(setting.network, params, obs, key, learner.epsilon_at(agent_steps, settings))
+        games, taken = jax.vmap(env.step)(games, actions, keys.env)
         slot = (agent_steps - moment.replay_from) % settings.replay_capacity
         replay = device_replay.write(replay, slot, obs, actions, taken, settings.gamma)
         return replay, games, taken.obs, _counted(counts, taken, settings.reward_clip)
@@ -165,12 +163,12 @@ def _counted(counts: Counts, step: Step, clip: float | None) -> Counts:
     reward, ended = step.reward, step.game_ended
     score = counts.score + reward
     clipped = counts.clipped_score + (reward if clip is None else jnp.clip(reward, -clip, clip))
-    games = ended.sum(axis=1, dtype=jnp.int32)
+    games = ended.sum(dtype=jnp.int32)
     return counts._replace(
         episodes=counts.episodes + games,
         finished=counts.finished + games,
-        return_sum=counts.return_sum + jnp.where(ended, score, 0.0).sum(axis=1),
-        clipped_return_sum=counts.clipped_return_sum + jnp.where(ended, clipped, 0.0).sum(axis=1),
+        return_sum=counts.return_sum + jnp.where(ended, score, 0.0).sum(),
+        clipped_return_sum=counts.clipped_return_sum + jnp.where(ended, clipped, 0.0).sum(),
         score=jnp.where(ended, 0.0, score),
         clipped_score=jnp.where(ended, 0.0, clipped),
     )
@@ -188,4 +186,4 @@ _OF_AN_EPOCH = ("finished", "return_sum", "clipped_return_sum", "loss_sum")
 @partial(jax.jit, static_argnames=("env", "size"))
 def minibatch(env: DeviceEnv, replay: DeviceReplay, lane: Any, key: jax.Array, filled: Any, size: int) -> Transition:
     """Draws a minibatch `[size]` for one run of a block, outside training."""
-    return device_replay.draw_for(replay, lane, key, filled, size, env.obs_shape, env.obs_dtype)
+    return device_replay.draw(replay, key, filled, size, env.obs_shape, env.obs_dtype, of=(lane,))
