@@ -420,7 +420,9 @@ def test_compare_in_python(compared, tmp_path, monkeypatch, capsys):
     study = sb.compare(CARTPOLE, ["max", ops.softmax(5.0)], [0, 3], 400, settings=values, threads=2, workers=2)
     assert isinstance(study, sb.Study) and study.path.parent.name == "runs"
     pd.testing.assert_frame_equal(rows(study), rows(compared), check_exact=True)
-    assert [row.operator for row in study.table()] == study.operators
+    table = pd.DataFrame(study.table())
+    assert table["operator"].tolist() == study.operators and table["counted"].tolist() == [2, 2]
+    assert table["last_10"].notna().all() and pd.isna(table["difference"][0]) and table["difference_seeds"][1] == 2
     assert capsys.readouterr().out.splitlines()[-1].startswith("gym/CartPole-v1, softmax(5), seed 3: finished")
     with pytest.raises(ValueError, match=r"unknown field 'learner\.gama'; did you mean learner\.gamma"):
         sb.compare(CARTPOLE, ["max"], settings={"learner.gama": 1})

@@ -82,6 +82,7 @@ def test_all_rows_load_by_one_call_into_columns_of_one_length(tmp_path):
     frame = pd.DataFrame(study.metrics())
     assert frame.columns.tolist() == ["environment", "operator", "seed", "epoch", "loss", "new"]
     assert frame["seed"].tolist() == [0, 0, 2] and set(frame["operator"]) == {"softmax(5)"}
+    assert [frame[name].dtype for name in ("seed", "epoch", "loss")] == [np.int64, np.int64, np.float64]
     np.testing.assert_array_equal(frame["loss"], [np.nan, 0.5, 2.5])
     np.testing.assert_array_equal(frame["new"], [np.nan, np.nan, 7.0])
     (study.runs[2].path / "metrics.csv").unlink()

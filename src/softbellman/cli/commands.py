@@ -10,6 +10,7 @@ from softbellman.study.config import Config, Preset, preset
 
 # A number or path that may be left out; None is what it then is, and nothing that could be typed.
 _Integer = DisallowNone[int | None]
+_Number = DisallowNone[float | None]
 _Path = DisallowNone[Path | None]
 _RunPath = Annotated[Path, Positional, arg(metavar="RUN")]
 
@@ -20,7 +21,8 @@ class Training:
 
     Attributes:
         preset: `paper-atari`, `quick-atari`, `machado-atari`, `demo-atari`, `minatar`, `quick-minatar`, `demo-minatar`
-            or `classic-control`: the values of all options below that are not given themselves.
+            or `classic-control`: the values of all options below that are not given themselves. By default that of
+            the environment: its values are shown by `ENV --help`.
         steps: agent steps of a run; the same as `--loop.steps`.
         frames: emulator frames of a run, instead of `--steps`.
         deterministic: has XLA use only operations that repeat to the last bit, where there is a GPU, and fail at
@@ -83,6 +85,7 @@ class Compare(Training):
         operators: Bellman operators, each as for `train`: `max softmax:5 double:softmax:5`. All are compared with the
             first.
         seeds: how many seeds, 0 and up; or, if several numbers are given, the seeds themselves.
+        seed: one seed, instead of `--seeds`.
         out: directory to make for the study; by default one in `runs/` that is the same for the same comparison. If
             the study is there already, it goes on; runs that it lacks are added, and no other is done again.
         workers: groups of runs that train at once, each in a process of its own; by default one for each core.
@@ -93,6 +96,7 @@ class Compare(Training):
     environments: Annotated[tuple[str, ...], Positional, arg(metavar="ENV [ENV ...]")]
     operators: tuple[str, ...] = ("max", "softmax(5)", "mellowmax(5)")
     seeds: tuple[int, ...] = (5,)
+    seed: _Integer = None
     out: _Path = None
     workers: _Integer = None
     threads: _Integer = None
@@ -138,7 +142,7 @@ class Evaluate:
     Attributes:
         run: a run's directory, or a study with one run.
         network: the network that the run's test phases found best, or the final one.
-        epsilon: exploration rate of the test.
+        epsilon: exploration rate of the test; by default that of the run's own test phases.
         episodes: games to finish.
         max_steps: budget of agent steps; by default that of the run's own test phases, or 5,000 a game if that is
             more.
@@ -149,7 +153,7 @@ class Evaluate:
 
     run: _RunPath
     network: Literal["best", "final"] = "best"
-    epsilon: float = 0.05
+    epsilon: _Number = None
     episodes: int = 30
     max_steps: _Integer = None
     seed: int = 1
@@ -164,7 +168,7 @@ class Watch:
     Attributes:
         run: a run's directory, or a study with one run.
         network: the network that the run's test phases found best, or the final one.
-        epsilon: exploration rate.
+        epsilon: exploration rate; by default that of the run's own test phases.
         episodes: games to film.
         max_steps: budget of agent steps: the film ends there at the latest.
         seed: seed of the games.
@@ -173,7 +177,7 @@ class Watch:
 
     run: _RunPath
     network: Literal["best", "final"] = "best"
-    epsilon: float = 0.05
+    epsilon: _Number = None
     episodes: int = 1
     max_steps: int = 5_000
     seed: int = 1
@@ -210,7 +214,7 @@ class Solve:
 
     target: Annotated[str, Positional, arg(metavar="TARGET")]
     operator: str = "max"
-    gamma: DisallowNone[float | None] = None
+    gamma: _Number = None
     method: Literal["newton", "iteration"] = "newton"
     tolerance: float = 1e-10
     max_iterations: _Integer = None

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,11 @@ def compare(command: Compare) -> int:
         raise ValueError("Missing from softbellman compare: ENV (softbellman compare --help)")
     preset = command.checked_preset()
     operators = [ops.parse(spec) for spec in command.operators]
+    if command.seed is not None and command.seeds != Compare.seeds:
+        raise ValueError("give --seed or --seeds, not both")
     seeds = range(command.seeds[0]) if len(command.seeds) == 1 else command.seeds
+    if command.seed is not None:
+        seeds = [command.seed]
     _leave_memory_of_the_gpu()
     from softbellman.study.compare import prepare, resources_for
     from softbellman.study.store import Study
@@ -83,7 +88,9 @@ def _train(comparison: "Comparison", out: Path, resources: "Resources", *, quiet
     try:
         study = train(comparison, out, resources, quiet=quiet, **options)
     except Stopped:
-        return complain(f"stopped; to go on: softbellman resume {out}", EXIT_CODE)
+        left = comparison.work(out, resources.workers).sizes
+        after = f"to go on: softbellman resume {out}" if left else f"all runs have ended: softbellman report {out}"
+        return complain(f"stopped; {after}", EXIT_CODE)
     faults = outcome(study)
     if not quiet:
         _print_table(study)
@@ -116,25 +123,29 @@ def _print_table(study: "Study") -> None:
             ("operator", "runs", "score", "95% interval", "best", f"minus {study.operators[0]}"),
             [
                 (
-                    row.operator,
-                    f"{row.counted} of {row.asked}",
-                    _rounded(row.last_10.mean),
-                    _between(row.last_10.interval),
-                    _rounded(row.best.mean),
-                    "-" if row.difference is None else _difference(*row.difference),
+                    row["operator"],
+                    f"{row['counted']} of {row['asked']}",
+                    _rounded(row["last_10"]),
+                    _between(row, "last_10"),
+                    _rounded(row["best"]),
+                    _difference(row),
                 )
                 for row in rows
-                if row.environment == environment
+                if row["environment"] == environment
             ],
         )
 
 
-def _difference(mean: float | None, interval: tuple[float, float] | None, seeds: int) -> str:
-    return "-" if mean is None else f"{mean:+.2f}" + (f" ({_between(interval)})" if interval else "")
+def _difference(row: Mapping[str, Any]) -> str:
+    interval = _between(row, "difference")
+    if row["difference"] is None:
+        return "-"
+    return f"{row['difference']:+.2f}" + (f" ({interval})" if interval != "-" else "")
 
 
-def _between(interval: tuple[float, float] | None) -> str:
-    return "-" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+def _between(row: Mapping[str, Any], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "-" if low is None else f"{low:.2f} to {high:.2f}"
 
 
 def _rounded(value: float | None) -> str:

@@ -134,8 +134,9 @@ def evaluate(command: Evaluate) -> int:
     from softbellman.study.store import find_run, load_params, write_record
 
     study, run = find_run(command.run)
+    epsilon = play.exploration_rate(study.config, command.epsilon)
     options: dict[str, Any] = {"episodes": command.episodes, "max_steps": command.max_steps, "seed": command.seed}
-    trained = play.evaluate(study, run, which=command.network, epsilon=command.epsilon, **options)
+    trained = play.evaluate(study, run, which=command.network, epsilon=epsilon, **options)
     random = play.evaluate_random(run.environment, study.config, **options)
     rows, notes = [], []
     for policy, phase in ((run.operator, trained), ("random", random)):
@@ -161,12 +162,12 @@ def evaluate(command: Evaluate) -> int:
             notes.append(f"{policy}: one score shows no spread, so there is no interval")
     _, facts = load_params(run.path / f"{command.network}.safetensors")
     network = f"{command.network} network of seed {run.seed}, after {facts['agent_steps']:,} agent steps"
-    tested = f"{network}, epsilon {command.epsilon:g}, games from seed {command.seed}"
+    tested = f"{network}, epsilon {epsilon:g}, games from seed {command.seed}"
     print_lines([("tested", f"{run.environment}: {tested}")])
     print_table(("policy", "games", "mean", "95% interval", "median", "best", "agent steps"), rows)
     print_lines([("note", note) for note in notes])
     if command.out is not None:
-        settings = {"network": command.network, "epsilon": command.epsilon, "seed": command.seed}
+        settings = {"network": command.network, "epsilon": epsilon, "seed": command.seed}
         record = {"environment": run.environment, "operator": run.operator, "training_seed": run.seed}
         write_record(
             command.out,
@@ -184,12 +185,13 @@ def watch(command: Watch) -> int:
     from softbellman.study.store import find_run
 
     study, run = find_run(command.run)
+    epsilon = play.exploration_rate(study.config, command.epsilon)
     path, phase, pictures = play.watch(
         study,
         run,
         command.out or run.path / "videos" / f"{command.network}-seed-{command.seed}.mp4",
         which=command.network,
-        epsilon=command.epsilon,
+        epsilon=epsilon,
         episodes=command.episodes,
         max_steps=command.max_steps,
         seed=command.seed,
@@ -199,7 +201,7 @@ def watch(command: Watch) -> int:
     games = "1 game" if len(phase.scores) == 1 else f"{len(phase.scores)} games"
     print_lines(
         [
-            ("played", f"{run.environment}, {run.operator}, {command.network} network, epsilon {command.epsilon:g}"),
+            ("played", f"{run.environment}, {run.operator}, {command.network} network, epsilon {epsilon:g}"),
             ("score", f"{scores} ({games}, {ended})"),
             ("video", f"{path} ({pictures:,} pictures: the first, and one for each agent step)"),
         ]

@@ -38,7 +38,7 @@ def require_within(
     faults = []
     for name, values in asked.items():
         missing = ", ".join(str(value) for value in study.record[name] if value not in values)
-        faults += [f"{name} {missing} there, and not asked for"] if missing else []
+        faults += [f"{name} {missing} there, and not asked for: a study can grow, not shrink"] if missing else []
     for environment, known in study.record["environment_facts"].items():
         faults += _differing(known, json.loads(json.dumps(facts.get(environment, known))), f"{environment}: ")
     _refuse(study, [*faults, *_changed(study, config)])

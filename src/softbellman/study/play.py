@@ -26,12 +26,17 @@ _HEADLESS = {
 SMALL_PICTURE = 400  # the longer side, in pixels, from which on a picture is filmed as it is
 
 
+def exploration_rate(config: Config, epsilon: float | None) -> float:
+    """Returns the exploration rate asked for, by default that of the study's own test phases."""
+    return config.loop.test_epsilon if epsilon is None else epsilon
+
+
 def evaluate(
     study: Study,
     run: RunPath,
     *,
     which: Which = "best",
-    epsilon: float = 0.05,
+    epsilon: float | None = None,
     episodes: int = 30,
     max_steps: int | None = None,
     seed: int = 1,
@@ -42,7 +47,7 @@ def evaluate(
         study: the run's study.
         run: the run.
         which: the network that its test phases found best, or the last one.
-        epsilon: exploration rate.
+        epsilon: exploration rate; None is that of the study's own test phases.
         episodes: games to finish.
         max_steps: budget of agent steps; None is the study's own budget of a test phase, or 5,000 a game if larger.
         seed: seed of the games; training never uses these.
@@ -73,7 +78,7 @@ def watch(
     path: Path,
     *,
     which: Which = "best",
-    epsilon: float = 0.05,
+    epsilon: float | None = None,
     episodes: int = 1,
     max_steps: int = 5_000,
     seed: int = 1,
@@ -85,7 +90,7 @@ def watch(
         run: the run.
         path: where the film goes, `.mp4` or `.gif`; without an encoder for `.mp4` it becomes a `.gif`.
         which: the network that its test phases found best, or the last one.
-        epsilon: exploration rate.
+        epsilon: exploration rate; None is that of the study's own test phases.
         episodes: games to film.
         max_steps: budget of agent steps: the film ends there at the latest.
         seed: seed of the games.
@@ -180,7 +185,8 @@ def _play(
         env.close()
 
 
-def _saved_policy(run: RunPath, config: Config, env: HostEnv, which: Which, seed: int, epsilon: float) -> Policy:
+def _saved_policy(run: RunPath, config: Config, env: HostEnv, which: Which, seed: int, epsilon: float | None) -> Policy:
+    epsilon = exploration_rate(config, epsilon)
     if not 0 <= epsilon <= 1:
         raise ValueError(f"epsilon ({epsilon}) must be in [0, 1]")
     path = run.path / f"{which}.safetensors"

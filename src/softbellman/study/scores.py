@@ -136,7 +136,8 @@ class Summary(NamedTuple):
         std: their standard deviation, of the sample (`n - 1`); None of fewer than two.
         interval: Student's t interval of the mean.
         interquartile_mean: see `interquartile_mean`.
-        interquartile_interval: its bootstrap interval, see `bootstrap_interval`.
+        interquartile_interval: its bootstrap interval, see `bootstrap_interval`; None of fewer than three, since that
+            of two is from the one to the other.
     """
 
     asked: int
@@ -163,7 +164,7 @@ def summarise(scores: np.ndarray, level: float = 0.95, resamples: int = 50_000, 
         float(np.std(known, ddof=1)) if len(known) > 1 else None,
         mean_interval(known, level),
         float(interquartile_mean(known)) if len(known) else None,
-        bootstrap_interval(known, resamples=resamples, seed=seed, level=level),
+        bootstrap_interval(known, resamples=resamples, seed=seed, level=level) if len(known) > 2 else None,
     )
 
 

@@ -29,6 +29,7 @@ from softbellman.study.provenance import provenance
 from softbellman.training import checkpoint
 from softbellman.training.checkpoint import Checkpoint, Damaged, State
 from softbellman.training.evaluation import TestPhase
+from softbellman.training.metrics import COUNTS
 
 FORMAT = 2
 
@@ -157,8 +158,8 @@ class Study:
     def metrics(self) -> dict[str, np.ndarray]:
         """Reads the rows of all runs into columns of one length: environment, operator, seed, then those of a run.
 
-        `pandas.DataFrame(study.metrics())` and `polars.DataFrame(study.metrics())` make a frame of them. Numbers are
-        float64, an empty cell NaN.
+        `pandas.DataFrame(study.metrics())` and `polars.DataFrame(study.metrics())` make a frame of them; see
+        `read_metrics`.
 
         Raises:
             ValueError: if a run's metrics can't be read.
@@ -177,8 +178,12 @@ class Study:
             columns[name] = np.concatenate(parts)
         return columns
 
-    def table(self) -> list[Any]:
-        """Compares the operators, a row for each in each environment; see `study.report`."""
+    def table(self) -> list[dict[str, Any]]:
+        """Compares the operators, a row for each in each environment, as in `operators.csv` of the report.
+
+        `pandas.DataFrame(study.table())` and `polars.DataFrame(study.table())` make a frame of it; None is a quantity
+        that can't be had.
+        """
         from softbellman.study.report import table
 
         return table(self)
@@ -307,7 +312,7 @@ def _status(run: RunPath) -> dict[str, Any]:
 
 
 def read_metrics(path: Path) -> dict[str, np.ndarray]:
-    """Reads a `metrics.csv` into float64 columns `[rows]`; an empty cell is NaN.
+    """Reads a `metrics.csv` into columns `[rows]`: int64 where they count, float64 otherwise, an empty cell NaN.
 
     Raises:
         ValueError: if it is not there, or no table of numbers.
@@ -316,7 +321,9 @@ def read_metrics(path: Path) -> dict[str, np.ndarray]:
         with path.open(newline="") as file:
             header, *rows = csv.reader(file)
         table = np.array([[float(cell) if cell else np.nan for cell in row] for row in rows]).reshape(-1, len(header))
-        return dict(zip(header, table.T, strict=True))
+        columns = dict(zip(header, table.T, strict=True))
+        whole = {name for name in COUNTS & columns.keys() if np.isfinite(columns[name]).all()}
+        return {name: column.astype(np.int64) if name in whole else column for name, column in columns.items()}
     except (OSError, ValueError, csv.Error) as error:
         raise ValueError(f"{path} can't be read as a table of numbers: {error}") from None
 

@@ -1,6 +1,6 @@
 """The row that every run writes after every test phase: the columns of `metrics.csv`, defined once."""
 
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 
 class MetricsRow(NamedTuple):
@@ -69,3 +69,6 @@ class MetricsRow(NamedTuple):
     test_epsilon: float
     test_seed: int
     seconds: float
+
+
+COUNTS = frozenset(name for name, kind in get_type_hints(MetricsRow).items() if kind is int)

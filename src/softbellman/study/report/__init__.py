@@ -20,9 +20,9 @@ from softbellman.study.curves import align, collect_curves, mean_band
 from softbellman.study.pictures import PANELS, Curves, Panel
 from softbellman.study.report import page
 from softbellman.study.report.films import film_best
-from softbellman.study.report.findings import Found, Row, across, find, table, under_way
+from softbellman.study.report.findings import Found, across, find, under_way
 from softbellman.study.report.page import Picture, Section
-from softbellman.study.report.tables import write_tables
+from softbellman.study.report.tables import of_operators, write_tables
 from softbellman.study.scores import Scores
 from softbellman.study.statistics import performance_profile
 from softbellman.study.store import Study, write_atomically
@@ -31,7 +31,7 @@ from softbellman.study.svg import alone, svg_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Row", "plot", "table", "write"]
+__all__ = ["plot", "table", "write"]
 
 _SIZE = (5.2, 3.7)  # inches of 72 points: on a phone, a panel of a page has about its true size
 
@@ -71,6 +71,11 @@ def write(study: Study, *, films: bool = True) -> Path:
     write_tables(study, found, curves, games, folder / "tables")
     write_atomically(folder / "index.html", page.render(study, sections, games, profile))
     return folder / "index.html"
+
+
+def table(study: Study) -> list[dict[str, Any]]:
+    """Compares the operators of a study, a row for each in each environment."""
+    return list(of_operators(find(study, environment) for environment in study.environments))
 
 
 def plot(study: Study) -> "Figure":

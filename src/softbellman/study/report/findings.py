@@ -111,16 +111,11 @@ def under_way(study: Study) -> bool:
     return not (states == "finished").any()
 
 
-def table(study: Study) -> list[Row]:
-    """Compares the operators of a study, in each environment with the first of them.
+def find(study: Study, environment: str) -> Found:
+    """Compares the operators of a study in one environment with the first of them.
 
     Runs that failed or diverged do not count. Those that have not ended do only if none has ended.
     """
-    return [row for environment in study.environments for row in find(study, environment).rows]
-
-
-def find(study: Study, environment: str) -> Found:
-    """Computes what a study found in one environment."""
     partial = under_way(study)
     by_summary = {name: collect(study, name, partial=partial) for name in ("last_10", "best", "last")}
     scores, game = by_summary["last_10"], by_summary["last_10"].games.index(environment)

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ def write_tables(
         folder: where the tables go.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "operators.csv", _operators(found))
+    _write(folder / "operators.csv", of_operators(found))
     _write(folder / "runs.csv", _runs(study))
     _write(folder / "curves.csv", _curves(study, curves))
     _write(folder / "choices.csv", _choices(found))
@@ -38,7 +38,8 @@ def write_tables(
         _write(folder / "games.csv", _games(games))
 
 
-def _operators(found: Sequence[Found]) -> Iterable[Mapping[str, Any]]:
+def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
+    """Makes the rows of `operators.csv`."""
     for each in found:
         for row, (_, overestimation, more) in zip(each.rows, each.overestimation, strict=True):
             yield {
