@@ -90,14 +90,15 @@ def test_many_states_are_abridged(softbellman, tmp_path):
 
 
 def test_l20_all_fixed_points_are_told(softbellman):
-    """Softmax has three fixed points there; whatever is found, it is never one number in silence."""
+    """Softmax has three fixed points there, one of them unstable."""
     code, out, errors = softbellman("solve", "two-fixed-points", "--operator", "softmax:17")
     assert (code, errors) == (0, "")
     found = [float(number) for number in re.findall(r"0\.\d{6,}", out)]
-    for value in (0.607769820648, 0.876888712437):
+    for value in (0.607769820648, 0.876888712437, 0.691909222412):
         assert min(abs(number - value) for number in found) < 1e-6
     assert re.search(r"unique +no", out)
-    assert re.search(r"value 1 +value 2", out)
+    assert re.search(r"value 1 +value 2 +value 3", out)
+    assert "moves away from fixed point 3" in " ".join(out.split())
 
 
 def test_l20_a_cycle_is_told(softbellman):

@@ -2,9 +2,10 @@
 
 Where the Bellman operator is a contraction there is one fixed point, and two-sided bounds enclose it. Softmax need not
 contract: it can have several fixed points, and iteration can go round in a cycle. Then several starts are followed,
-and whatever they lead to is reported.
+and Newton's method from the middle between any two fixed points found, too; whatever they lead to is reported.
 """
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -114,17 +115,25 @@ def solve(
             points = _apart(points, enclosure)
 
     problem = Problem(mdp, operator, enclosure, tolerance)
-    runs = [
-        newton(problem, x, LinearSolver(mdp), max_iterations)
-        if method == "newton"
-        else iterate(problem, x, max_iterations)
-        for x in points
-    ]
-    first = runs[0]
-    q, *others = (np.clip(_middle(enclosure, run.point), lower, upper) for run in runs)
+
+    def follow(x: Values) -> Run:
+        if method == "iteration":
+            return iterate(problem, x, max_iterations)
+        return newton(problem, x, LinearSolver(mdp), max_iterations)
+
+    def reached(runs: list[Run]) -> list[Values]:
+        return [np.clip(_middle(enclosure, run.point), lower, upper) for run in runs]
+
+    def different(runs: list[Run]) -> list[Values]:
+        converged = [q for q, run in zip(reached(runs), runs, strict=True) if run.converged]
+        return _distinct(converged, mdp, tolerance)
+
+    runs = [follow(x) for x in points]
+    if method == "newton":  # between two fixed points to which iteration leads there is often one that it leaves
+        runs += [follow(mdp.values_of(operator, (x + y) / 2)) for x, y in itertools.combinations(different(runs), 2)]
+    first, q, found = runs[0], reached(runs)[0], different(runs)
     values = mdp.value(operator, q)
     residual = float(np.abs(np.subtract(mdp.backup(values), q, where=mdp.legal, out=np.zeros_like(q))).max())
-    found = _distinct([x for x, run in zip([q, *others], runs, strict=True) if run.converged], mdp, tolerance)
     if enclosure.sound:
         low, high = enclosure.bounds(first.point.values, first.point.q, first.point.residual)
         lower, upper = np.maximum(low, lower), np.minimum(high, upper)
