@@ -34,16 +34,6 @@ def run_alone(folder, *words, code=MAIN, hash_seed="1"):
     return process.stdout
 
 
-@pytest.fixture(scope="session", autouse=True)
-def compiled(tmp_path_factory):
-    """Processes that are started here share what they compile."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
-        patched.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        patched.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
-        yield
-
-
 @pytest.fixture
 def softbellman(tmp_path, monkeypatch, capsys):
     """Runs a command line in an empty directory; returns exit code, output and errors."""
