@@ -128,12 +128,13 @@ def _print_results(study: Any) -> None:
 
 def evaluate(command: Evaluate) -> int:
     """Prints the scores of a trained network beside those of the random policy."""
-    _set_up_xla(command.threads)
-    from softbellman.study import play
-    from softbellman.study.statistics import mean_interval
     from softbellman.study.store import find_run, load_params, write_record
 
     study, run = find_run(command.run)
+    _set_up_xla(command.threads)
+    from softbellman.study import play
+    from softbellman.study.statistics import mean_interval
+
     epsilon = play.exploration_rate(study.config, command.epsilon)
     options: dict[str, Any] = {"episodes": command.episodes, "max_steps": command.max_steps, "seed": command.seed}
     trained = play.evaluate(study, run, which=command.network, epsilon=epsilon, **options)
@@ -180,11 +181,12 @@ def evaluate(command: Evaluate) -> int:
 
 def watch(command: Watch) -> int:
     """Films a trained network."""
-    _set_up_xla(None)
-    from softbellman.study import play
     from softbellman.study.store import find_run
 
     study, run = find_run(command.run)
+    _set_up_xla(None)
+    from softbellman.study import play
+
     epsilon = play.exploration_rate(study.config, command.epsilon)
     path, phase, pictures = play.watch(
         study,
