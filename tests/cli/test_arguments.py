@@ -74,7 +74,7 @@ BAD_INPUT = [
     ("compare gym/CartPole-v1 --operator max", "unknown option --operator; did you mean --operators"),
     ("compare gym/CartPole-v1 --seeds 0", "seeds must be different integers in 0 .. 4294967295, got none"),
     ("compare gym/CartPole-v1 --seeds 1 1", "got 1, 1"),
-    ("compare gym/CartPole-v1 --seed 1", "unknown option --seed; did you mean --seeds"),
+    ("compare gym/CartPole-v1 --seed 1 --seeds 2 3", "give --seed or --seeds, not both"),
     ("compare gym/CartPole-v1 --workers 0", "workers (0) must be at least 1"),
     ("compare gym/CartPole-v1 --threads 0", "threads (0) must be at least 1"),
     ("compare gym/CartPole-v1 --steps 5000 --frames 5000", "give --steps (5000) or --frames (5000), not both"),

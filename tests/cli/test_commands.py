@@ -180,7 +180,7 @@ def test_a_film_is_made_without_a_display(trained, softbellman, tmp_path):
     study, _ = trained
     code, out, errors = softbellman("watch", study, "--max-steps", "20", "--out", "film.mp4")
     assert (code, errors) == (0, "")
-    assert "played gym/CartPole-v1, softmax(5), best network, epsilon 0," in " ".join(out.split())
+    assert "played gym/CartPole-v1, softmax(5), best network, epsilon 0 score" in " ".join(out.split())
     assert re.search(r"video +film\.mp4 \(\d+ pictures: the first, and one for each agent step\)", out)
     assert (tmp_path / "film.mp4").stat().st_size > 1_000
 

@@ -296,3 +296,9 @@ def test_l3_l21_a_comparison_comes_to_the_same_end_however_it_is_stopped(tmp_pat
     assert disturbed.groupby(["operator", "seed"])["epoch"].apply(list).tolist() == [list(range(1, 9))] * 4
     record = json.loads((folder / "study" / "study.json").read_text())
     assert len(record["resumptions"]) == 4 and len(record["launches"]) == 5
+
+
+def test_one_seed_can_be_chosen(softbellman):
+    code, out, errors = softbellman("compare", "gym/CartPole-v1", "--seed", "7", "--dry-run")
+    assert (code, errors) == (0, "")
+    assert re.search(r"^seeds +7$", out, re.MULTILINE)
