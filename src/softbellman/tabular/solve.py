@@ -121,17 +121,17 @@ def solve(
             return iterate(problem, x, max_iterations)
         return newton(problem, x, LinearSolver(mdp), max_iterations)
 
-    def reached(runs: list[Run]) -> list[Values]:
-        return [np.clip(_middle(enclosure, run.point), lower, upper) for run in runs]
+    def reached(run: Run) -> Values:
+        return np.clip(_middle(enclosure, run.point), lower, upper)
 
     def different(runs: list[Run]) -> list[Values]:
-        converged = [q for q, run in zip(reached(runs), runs, strict=True) if run.converged]
-        return _distinct(converged, mdp, tolerance)
+        return _distinct([reached(run) for run in runs if run.converged], mdp, tolerance)
 
     runs = [follow(x) for x in points]
-    if method == "newton":  # between two fixed points to which iteration leads there is often one that it leaves
-        runs += [follow(mdp.values_of(operator, (x + y) / 2)) for x, y in itertools.combinations(different(runs), 2)]
-    first, q, found = runs[0], reached(runs)[0], different(runs)
+    first, q, found = runs[0], reached(runs[0]), different(runs)
+    if method == "newton" and len(found) > 1:  # between two to which iteration leads there is often one that it leaves
+        runs += [follow(mdp.values_of(operator, (x + y) / 2)) for x, y in itertools.combinations(found, 2)]
+        found = different(runs)
     values = mdp.value(operator, q)
     residual = float(np.abs(np.subtract(mdp.backup(values), q, where=mdp.legal, out=np.zeros_like(q))).max())
     if enclosure.sound:
