@@ -47,6 +47,11 @@ def test_a_study_that_is_there_is_not_touched(trained, softbellman):
     assert {path: path.read_bytes() for path in study.rglob("*") if path.is_file()} == before
 
 
+def test_what_is_for_comparisons_alone_is_refused_elsewhere(trained, softbellman):
+    code, _, errors = softbellman("resume", trained[0], "--workers", "2")
+    assert code == 2 and "is no comparison: it takes neither --workers nor --retry-failed" in errors
+
+
 def test_a_trained_network_is_tested_beside_the_random_policy(trained, softbellman, tmp_path):
     study, _ = trained
     code, out, errors = softbellman("evaluate", study, "--epsilon", "0", "--episodes", "5", "--out", "scores.json")
@@ -103,24 +108,55 @@ CRASH = """
                 raise self.fault
             return np.zeros(1, np.float32), 0.0, False, False, {}
 
+    class Wrong(Failing):
+        fault = ValueError("the simulator\\nis gone")
+
     class Stopped(Failing):
         fault = KeyboardInterrupt()
 
+    class Rich(Failing):
+        def step(self, action):
+            return np.zeros(1, np.float32), 1e30, False, False, {}
+
     gymnasium.register("Failing-v0", Failing)
+    gymnasium.register("Wrong-v0", Wrong)
     gymnasium.register("Stopped-v0", Stopped)
+    gymnasium.register("Rich-v0", Rich)
 """
 
 
 def test_a_run_that_fails_ends_with_code_1_and_one_that_is_stopped_with_code_130(softbellman, tmp_path, monkeypatch):
     (tmp_path / "failing.py").write_text(textwrap.dedent(CRASH))
     monkeypatch.syspath_prepend(tmp_path)
-    code, _, errors = softbellman("train", "gym/failing:Failing-v0", *TINY, "--out", "a")
-    assert code == 1
-    (line,) = errors.splitlines()
-    assert line.startswith("softbellman: the run failed: RuntimeError: the simulator is gone (all of it: a/runs/")
-    assert "Traceback" in Path(line.partition("all of it: ")[2].rstrip(")")).read_text()
+    for name, error in (("Failing", "RuntimeError"), ("Wrong", "ValueError")):
+        code, _, errors = softbellman("train", f"gym/failing:{name}-v0", *TINY, "--out", name)
+        assert code == 1
+        (line,) = errors.splitlines()
+        assert line.startswith(f"softbellman: the run failed: {error}: the simulator is gone (all of it: {name}/runs/")
+        assert "Traceback" in Path(line.partition("all of it: ")[2].rstrip(")")).read_text()
     code, _, errors = softbellman("train", "gym/failing:Stopped-v0", *TINY, "--out", "b")
     assert (code, errors) == (130, "softbellman: stopped\n")
+
+
+def test_a_run_that_diverged_before_its_first_test_ends_with_code_1_then_and_when_it_is_resumed(
+    softbellman, tmp_path, monkeypatch
+):
+    (tmp_path / "failing.py").write_text(textwrap.dedent(CRASH))
+    monkeypatch.syspath_prepend(tmp_path)
+    code, _, errors = softbellman(
+        "train", "gym/failing:Rich-v0", *TINY, "--learner.huber-delta", "1e20", "--out", "study"
+    )
+    assert code == 1 and errors.endswith("softbellman: no run is left: the loss is no longer finite\n")
+    assert "good state" not in errors  # there was none yet
+    code, out, errors = softbellman("resume", "study")
+    assert code == 1 and errors.endswith("softbellman: the runs of these seeds diverged: 0\n") and "score" not in out
+
+
+def test_how_checkpoints_are_saved_may_change_between_two_commands(softbellman, trained):
+    shutil.copytree(trained[0], "study")
+    code, out, _ = softbellman(*TRAIN, "--checkpoint.keep", "1", "--out", "study")
+    assert code == 0 and "the last 1 kept until the end" in " ".join(out.split())
+    assert json.loads(Path("study/study.json").read_text())["config"]["checkpoint"]["keep"] == 1
 
 
 def test_a_stopped_study_goes_on_by_resume_or_by_the_same_command(softbellman, trained):

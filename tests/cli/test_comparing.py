@@ -212,11 +212,6 @@ def _asked(words):
     return planned, command.out, resources_for(planned.cells)
 
 
-def test_what_is_for_comparisons_alone_is_refused_elsewhere(trained, softbellman):
-    code, _, errors = softbellman("resume", trained[0], "--workers", "2")
-    assert code == 2 and "is no comparison: it takes neither --workers nor --retry-failed" in errors
-
-
 # ---------------------------------------------------------------------------------------------------- real processes
 
 LONG = ["--steps", "4000", "--loop.epoch-steps", "500", "--checkpoint.minutes", "0.001"]

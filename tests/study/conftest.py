@@ -6,6 +6,7 @@ import textwrap
 import jax
 import pytest
 
+from softbellman import envs
 from softbellman import operators as ops
 from softbellman.study import config as configs
 from softbellman.study import groups
@@ -65,10 +66,19 @@ def _created(folder, planned):
     )
 
 
-def _trained(folder, *of):
+def trained(folder, *of):
     study, rows = _created(folder, _planned(*of)), []
     groups.train(study, on_row=lambda index, row, phase: rows.append((index, row, phase)))
     return study, rows
+
+
+def _untrained(folder, planned, env):
+    study = _created(folder, planned)
+    study.runs[0].path.mkdir(parents=True)
+    params = make_network(planned.config.network, env.obs_shape, env.num_actions).init(jax.random.key(0))
+    save_params(study.runs[0].path / "best.safetensors", params, 0, 0.0)
+    env.close()
+    return study
 
 
 @pytest.fixture(scope="session")
@@ -76,17 +86,16 @@ def cartpole(tmp_path_factory):
     """A study of two seeds of CartPole, and what was told after each test phase."""
     values = TINY | {"loop.test_episodes": 5}
     folder = tmp_path_factory.mktemp("studies") / "cartpole"
-    return _trained(folder, "gym/CartPole-v1", "classic-control", "double(softmax(5))", [0, 3], values)
+    return trained(folder, "gym/CartPole-v1", "classic-control", "double(softmax(5))", [0, 3], values)
 
 
 @pytest.fixture(scope="session")
 def breakout(tmp_path_factory):
-    """A study of one seed of Breakout, and what was told after its only test phase."""
+    """A study, untrained, of Atari's Breakout."""
     pytest.importorskip("ale_py")
-    values = TINY | {"loop.steps": 200, "learner.replay_capacity": 1_000, "loop.test_steps": 150}
-    return _trained(
-        tmp_path_factory.mktemp("studies") / "breakout", "atari/breakout", "demo-atari", "softmax(5)", [0], values
-    )
+    planned = _planned("atari/breakout", "demo-atari", "softmax(5)", [0], {})
+    env = envs.make("atari/breakout", seed=0, training=False, protocol=planned.config.protocol)
+    return _untrained(tmp_path_factory.mktemp("studies") / "breakout", planned, env)
 
 
 @pytest.fixture(scope="session")
@@ -96,9 +105,5 @@ def walk(tmp_path_factory):
     (folder / "walk.py").write_text(textwrap.dedent(WALK))
     sys.path.insert(0, str(folder))
     planned = _planned("gym/walk:Walk-v0", "classic-control", "max", [0], TINY)
-    study = _created(tmp_path_factory.mktemp("studies") / "walk", planned)
-    study.runs[0].path.mkdir(parents=True)
-    params = make_network(study.config.network, (1,), 2).init(jax.random.key(0))
-    save_params(study.runs[0].path / "best.safetensors", params, 0, 0.0)
-    yield study
+    yield _untrained(tmp_path_factory.mktemp("studies") / "walk", planned, envs.make(planned.environment, seed=0))
     sys.path.remove(str(folder))

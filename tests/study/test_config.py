@@ -126,6 +126,13 @@ def test_l48_an_unknown_field_is_refused_with_the_nearest():
         config_from(record)
 
 
+def test_an_unknown_kind_of_network_is_refused():
+    record = dataclasses.asdict(Config())
+    record["network"]["kind"] = "cnn"
+    with pytest.raises(ValueError, match=r"network.kind \('cnn'\) must be one of auto, nature_cnn, minatar_cnn, mlp"):
+        config_from(record)
+
+
 def test_a_field_of_the_wrong_kind_is_refused():
     record = dataclasses.asdict(Config())
     record["learner"]["gamma"] = "0.9"

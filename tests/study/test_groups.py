@@ -13,7 +13,7 @@ from softbellman.study import groups
 from softbellman.study.store import Study, load_params
 from softbellman.training.metrics import MetricsRow
 
-from .conftest import TINY
+from .conftest import TINY, trained
 
 CRASH = """
     import gymnasium
@@ -77,8 +77,10 @@ def test_a_finished_run_says_so_and_leaves_its_networks(cartpole):
         assert all(np.isfinite(array).all() for layer in final_params.values() for array in layer.values())
 
 
-def test_l7_l26_an_atari_game_is_trained_on_and_its_protocol_recorded(breakout):
-    study, rows = breakout
+def test_l7_l26_an_atari_game_is_trained_on_and_its_protocol_recorded(tmp_path):
+    pytest.importorskip("ale_py")
+    values = TINY | {"loop.steps": 200, "learner.replay_capacity": 1_000, "loop.test_steps": 150}
+    study, rows = trained(tmp_path / "breakout", "atari/breakout", "demo-atari", "softmax(5)", [0], values)
     facts = study.record["environment_facts"]["atari/breakout"]
     assert (facts["name"], facts["repeat_action_probability"], facts["noop_max"]) == ("paper-atari", 0.0, 30)
     assert (facts["frame_skip"], facts["life_loss_terminates"], facts["num_actions"]) == (4, True, 4)

@@ -5,7 +5,7 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.study.config import Config
-from softbellman.study.pictures import draw_curves
+from softbellman.study.pictures import PANELS, Curves, draw_curves, draw_panel, new_figure
 from softbellman.study.store import Study
 from softbellman.training.metrics import MetricsRow
 
@@ -23,9 +23,17 @@ def test_a_picture_is_drawn_and_the_same_each_time(cartpole, tmp_path):
     assert "<svg" in draw_curves([study], tmp_path / "curves.svg").read_text()
 
 
-def test_nothing_to_draw_is_an_error(cartpole, breakout, tmp_path):
-    with pytest.raises(ValueError, match="one picture shows one environment, not atari/breakout, gym/CartPole-v1"):
-        draw_curves([cartpole[0], breakout[0]], tmp_path / "both.png")
+def test_what_was_not_measured_is_said_in_its_place(tmp_path):
+    figure = new_figure(3, 2)
+    axis, nothing = figure.subplots(), np.full(2, np.nan)
+    panel = next(panel for panel in PANELS if panel.column == "overestimation")
+    assert not draw_panel(axis, panel, [Curves(0, {0: (np.array([1, 2]), nothing)})], "agent steps")
+    assert [text.get_text() for text in axis.texts] == ["not measured"]
+
+
+def test_nothing_to_draw_is_an_error(cartpole, walk, tmp_path):
+    with pytest.raises(ValueError, match="one picture shows one environment, not gym/CartPole-v1, gym/walk:Walk-v0"):
+        draw_curves([cartpole[0], walk], tmp_path / "both.png")
     empty = Study.create(tmp_path / "empty", "gym/X-v0", [ops.maximum()], [0], Config(), {}, [])
     run = empty.runs[0].path
     run.mkdir(parents=True)

@@ -117,11 +117,10 @@ def test_l46_a_film_of_several_games_ends_with_its_budget(walk, tmp_path):
 
 
 def test_l46_an_atari_film_shows_the_true_screen_in_colour(breakout, tmp_path):
-    study, _ = breakout
-    path, phase, count = play.watch(study, study.runs[0], tmp_path / "breakout.mp4", max_steps=60)
+    path, phase, count = play.watch(breakout, breakout.runs[0], tmp_path / "breakout.mp4", max_steps=60)
     film = pictures_of(path)
     assert phase.steps + 1 == count == len(film) == 61
-    env = envs.make("atari/breakout", seed=1, training=False, protocol=study.config.protocol, record=True)
+    env = envs.make("atari/breakout", seed=1, training=False, protocol=breakout.config.protocol, record=True)
     env.reset()
     screen = env.screen()
     assert film[0].shape == (420, 320, 3)
@@ -131,8 +130,7 @@ def test_l46_an_atari_film_shows_the_true_screen_in_colour(breakout, tmp_path):
 
 
 def test_l46_the_last_picture_of_a_game_is_its_own_and_not_the_next_ones(breakout):
-    study, _ = breakout
-    env = envs.make("atari/breakout", seed=1, training=False, protocol=study.config.protocol, record=True)
+    env = envs.make("atari/breakout", seed=1, training=False, protocol=breakout.config.protocol, record=True)
     env.reset()
     first, last, ended = env.screen(), env.screen(), False
     fire, still = env.action_meanings.index("FIRE"), env.action_meanings.index("NOOP")

@@ -12,7 +12,7 @@ import pytest
 
 from softbellman.envs import MissingExtra
 from softbellman.study import report
-from softbellman.study.report import films
+from softbellman.study.report import account, films
 from softbellman.study.report.conclusions import conclude
 from softbellman.study.report.findings import Found, Row, find
 from softbellman.study.scores import summarise
@@ -204,6 +204,13 @@ def test_the_same_study_gives_the_same_files(failures):
     before = [file.read_bytes() for file in files]
     report.write(study, films=False)
     assert [file.read_bytes() for file in files] == before
+
+
+def test_the_commands_of_the_page_work_from_where_the_first_was_run(tmp_path):
+    study = synthetic(tmp_path / "study", seeds=[0], phases=3)
+    assert account.commands(study).splitlines()[1] == f"softbellman report {study.path}"
+    study.record["command"] += ["--out", "runs/mine"]
+    assert account.commands(study).endswith("--out runs/mine\nsoftbellman report runs/mine")
 
 
 def test_no_id_of_the_page_is_there_twice(failures):

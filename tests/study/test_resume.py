@@ -24,7 +24,8 @@ from softbellman.training.host_loop import Diverged
 
 from .conftest import TINY
 
-SMALL = TINY | {"loop.test_episodes": 3, "loop.test_steps": 150, "checkpoint.minutes": 0.0}
+SMALL = TINY | {"loop.test_episodes": 3, "loop.test_steps": 150, "checkpoint.minutes": 60.0}
+AT_EVERY_STEP = SMALL | {"checkpoint.minutes": 0.0}
 
 
 class Killed(BaseException):
@@ -68,13 +69,18 @@ def undisturbed(tmp_path_factory):
     return study
 
 
-@pytest.fixture
-def begun(tmp_path):
-    """A study that was killed at agent step 257, after its first test phase, with its last checkpoint there."""
-    study = study_of(tmp_path / "begun", seeds=(0, 3))
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    study = study_of(tmp_path_factory.mktemp("studies") / "killed", AT_EVERY_STEP, seeds=(0, 3))
     with pytest.raises(Killed):
         groups.train(study, on_progress=killed_at(257))
     return study
+
+
+@pytest.fixture
+def begun(killed, tmp_path):
+    """A study that was killed at agent step 257, after its first test phase, with its last checkpoint there."""
+    return Study(shutil.copytree(killed.path, tmp_path / "begun"))
 
 
 def checkpoints(study):
@@ -97,7 +103,7 @@ def test_l3_l34_a_study_goes_on_as_if_it_had_not_been_stopped(begun, undisturbed
 
 def test_l34_rows_after_the_checkpoint_are_written_again_and_not_twice(begun, undisturbed):
     """The newest checkpoint is of before the first test phase; its row is in the file already."""
-    early = study_of(begun.path.with_name("early"), seeds=(0, 3))
+    early = study_of(begun.path.with_name("early"), AT_EVERY_STEP, seeds=(0, 3))
     with pytest.raises(Killed):
         groups.train(early, on_progress=killed_at(150))
     shutil.rmtree(begun.path / "groups")
@@ -180,7 +186,7 @@ def test_a_study_json_that_was_changed_meanwhile_is_refused(begun):
 
 
 def test_l22_without_the_replay_it_goes_on_with_an_empty_one_and_says_so(tmp_path):
-    study, notes = study_of(tmp_path / "study", SMALL | {"checkpoint.replay": False}), []
+    study, notes = study_of(tmp_path / "study", AT_EVERY_STEP | {"checkpoint.replay": False}), []
     with pytest.raises(Killed):
         groups.train(study, on_progress=killed_at(150))
     assert checkpoints(study)[-1].stat().st_size < 500_000
@@ -196,7 +202,7 @@ def test_l21_checkpoints_that_cant_be_written_are_told_of_and_training_goes_on(t
     def full(self, state, agent_steps):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    study, notes = study_of(tmp_path / "study", SMALL, seeds=(0, 3)), []
+    study, notes = study_of(tmp_path / "study", AT_EVERY_STEP, seeds=(0, 3)), []
     monkeypatch.setattr(groups.Checkpoints, "save", full)
     groups.train(study, on_note=notes.append)
     assert "a checkpoint in" in notes[0] and "No space left on device; training goes on" in notes[0]
@@ -206,7 +212,7 @@ def test_l21_checkpoints_that_cant_be_written_are_told_of_and_training_goes_on(t
 def test_a_disk_too_small_for_the_checkpoints_is_said_beforehand(tmp_path, monkeypatch):
     free = shutil.disk_usage(tmp_path)._replace(free=1_000_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
-    study, notes = study_of(tmp_path / "study", SMALL), []
+    study, notes = study_of(tmp_path / "study"), []
     with pytest.raises(Killed):
         groups.train(study, on_note=notes.append, on_progress=killed_at(3))
     assert "checkpoints can come to 2,400,000 bytes" in notes[0] and "1,000,000 left" in notes[0]
@@ -221,7 +227,7 @@ def test_l42_rows_that_cant_be_written_are_written_later(tmp_path, undisturbed, 
             raise OSError(errno.EACCES, "Permission denied")
         write(path, content)
 
-    study = study_of(tmp_path / "study", SMALL, seeds=(0, 3))
+    study = study_of(tmp_path / "study", seeds=(0, 3))
     notes = []
 
     def then_fail(done):
@@ -233,12 +239,29 @@ def test_l42_rows_that_cant_be_written_are_written_later(tmp_path, undisturbed, 
     assert_equal(study, undisturbed)
 
 
+def test_what_cant_be_written_at_the_end_leaves_the_run_unfinished_and_it_can_go_on(tmp_path, undisturbed, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def then_full(done):
+        if done == 300:
+            monkeypatch.setattr(writer, "save_params", full)
+
+    study, notes = study_of(tmp_path / "study", seeds=(0, 3)), []
+    with pytest.raises(OSError, match=r"No space left on device: .*seed-0/final\.safetensors"):
+        groups.train(study, on_note=notes.append, on_progress=then_full)
+    assert [read_status(run) for run in study.runs] == ["failed", "failed"] and checkpoints(study)
+    monkeypatch.undo()
+    groups.train(study, on_note=notes.append)
+    assert_equal(study, undisturbed)
+
+
 @pytest.mark.parametrize("what", ["on_row", "on_progress"])
 def test_l42_a_logger_that_fails_does_not_stop_training(tmp_path, undisturbed, what):
     def fail(*_):
         raise RuntimeError("the server is away")
 
-    study, notes = study_of(tmp_path / "study", SMALL, seeds=(0, 3)), []
+    study, notes = study_of(tmp_path / "study", seeds=(0, 3)), []
     groups.train(study, on_note=notes.append, **{what: fail})
     assert notes == [
         "what reports on training failed, and training goes on: RuntimeError: the server is away"
@@ -270,7 +293,9 @@ RICH = """
 def test_a_loss_that_is_not_finite_marks_the_run_and_says_where_its_last_good_state_is(tmp_path, monkeypatch):
     (tmp_path / "wealth.py").write_text(textwrap.dedent(RICH))
     monkeypatch.syspath_prepend(tmp_path)
-    study = study_of(tmp_path / "study", SMALL | {"learner.huber_delta": 1e20}, environment="gym/wealth:Rich-v0")
+    study = study_of(
+        tmp_path / "study", AT_EVERY_STEP | {"learner.huber_delta": 1e20}, environment="gym/wealth:Rich-v0"
+    )
     notes = []
     with pytest.raises(Diverged):
         groups.train(study, on_note=notes.append)
@@ -315,7 +340,7 @@ def test_l34_a_dead_process_holds_no_lock(begun):
 
 
 def test_a_stop_that_is_asked_for_comes_between_two_steps(tmp_path, undisturbed):
-    study, notes = study_of(tmp_path / "study", SMALL | {"checkpoint.minutes": 60.0}, seeds=(0, 3)), []
+    study, notes = study_of(tmp_path / "study", seeds=(0, 3)), []
 
     def interrupt(done):
         if done == 123:
@@ -334,7 +359,7 @@ def test_a_stop_that_is_asked_for_comes_between_two_steps(tmp_path, undisturbed)
 
 
 def test_a_test_phase_is_broken_off_for_a_stop(tmp_path, undisturbed, monkeypatch):
-    study = study_of(tmp_path / "study", SMALL, seeds=(0, 3))
+    study = study_of(tmp_path / "study", seeds=(0, 3))
     test = groups.HostLoop.test
 
     def interrupted(self, on_step):
@@ -381,7 +406,7 @@ def test_elsewhere_than_in_the_main_thread_signals_are_left_alone():
 
 COMMON = ["--loop.held-out-states", "320", "--loop.gradient-batches", "2", "--learner.replay-start-steps", "100"]
 CARTPOLE = [
-    *("train", "gym/CartPole-v1", "--operator", "double(softmax(5))", "--steps", "8000", "--loop.epoch-steps", "2000"),
+    *("train", "gym/CartPole-v1", "--operator", "double(softmax(5))", "--steps", "8000", "--loop.epoch-steps", "1000"),
     *("--loop.test-steps", "200", "--learner.target-period-updates", "30", "--learner.replay-capacity", "1500"),
     *COMMON,
 ]
@@ -427,7 +452,7 @@ def newest(out):
 @pytest.mark.parametrize(
     ("words", "kills"),
     [
-        pytest.param(CARTPOLE, 1, id="CartPole, a kill"),
+        pytest.param([*CARTPOLE, "--steps", "2000"], 1, id="CartPole, a kill"),
         pytest.param(CARTPOLE, 20, id="CartPole, 20 kills", marks=pytest.mark.slow),
         pytest.param(BREAKOUT, 20, id="Breakout, 20 kills", marks=pytest.mark.slow),
     ],

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +186,23 @@ def test_the_best_parameters_are_those_of_the_highest_score_and_the_final_ones_t
         assert facts["agent_steps"] == step
 
 
+def test_what_cannot_be_written_is_written_with_the_next(tmp_path, monkeypatch):
+    run_writer = RunWriter(RunPath(tmp_path / "run", "gym/X-v0", "max", 0), ("epoch", "test_return"))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=r"No space left on device: .*final\.safetensors"):
+            run_writer.params({"q": {"w": np.full(2, 100)}}, 100, 3.0)
+        assert not run_writer.is_complete and not (tmp_path / "run" / "best.safetensors").exists()
+    run_writer.params({"q": {"w": np.full(2, 200)}}, 200, 1.0)
+    assert run_writer.is_complete
+    for which, step in (("best", 100), ("final", 200)):
+        assert load_params(tmp_path / "run" / f"{which}.safetensors")[1]["agent_steps"] == step
+
+
 def test_parameters_come_back_bit_for_bit(tmp_path):
     save_params(tmp_path / "p.safetensors", PARAMS, 12, 0.1)
     params, facts = load_params(tmp_path / "p.safetensors")
@@ -221,3 +240,15 @@ def test_provenance_says_what_a_result_depends_on(monkeypatch):
     assert facts["python"].count(".") == 2
     monkeypatch.setenv("PATH", "")  # without git, the rest is still known
     assert provenance()["revision"] is None
+
+
+def test_the_revision_of_a_project_that_has_it_installed_is_not_its_own(tmp_path, monkeypatch):
+    module = sys.modules[provenance.__module__]
+    (tmp_path / "provenance.py").touch()
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=me", "-c", "user.email=me@x"]
+    subprocess.run([*git[:3], "init", "--quiet"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", "theirs"], check=True)
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "provenance.py"))
+    assert provenance()["revision"] is None
+    subprocess.run([*git, "add", "provenance.py"], check=True)
+    assert len(provenance()["revision"]) == 13  # the revision, and that it was changed since

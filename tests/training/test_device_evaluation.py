@@ -95,5 +95,5 @@ def test_different_games_are_told_apart():
 
 
 def test_a_budget_without_a_step_is_refused():
-    with pytest.raises(ValueError, match="no step for 8 games"):
+    with pytest.raises(ValueError, match=r"leaves no step for each of loop.test_episodes \(8\) games"):
         played([0.0, 1.0], test_steps=7, test_episodes=8)

@@ -196,6 +196,17 @@ def test_l22_only_what_is_filled_is_saved(tmp_path):
     assert np.isfinite(np.asarray(resumed.blocks[0].counts.loss_sum)).all()
 
 
+def test_l22_without_the_replay_a_test_that_is_due_is_made_without_gradients(tmp_path):
+    loop = device_loop(ONE)
+    loop.advance(loop.loop.epoch_steps)
+    checkpoint.save(tmp_path / "state", loop.snapshot(with_replay=False))
+    resumed = device_loop(ONE)
+    resumed.restore(Checkpoint(tmp_path / "state"))
+    (row, _), (resumed_row, _) = loop.test()[0], resumed.test()[0]
+    assert row.gradient_norm is not None and resumed_row.gradient_norm is None
+    assert (resumed_row.test_return, resumed_row.held_out_value) == (row.test_return, row.held_out_value)
+
+
 def test_another_runs_checkpoint_is_refused(tmp_path):
     loop = device_loop(ONE)
     checkpoint.save(tmp_path / "state", loop.snapshot())

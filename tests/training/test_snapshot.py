@@ -146,7 +146,7 @@ def test_l3_an_atari_run_is_too_also_when_the_next_game_starts_late(tmp_path, mo
         return reset(*arguments)
 
     monkeypatch.setattr(atari, "_reset", late)
-    moments = np.random.default_rng(4).choice(np.arange(1, 400), size=5, replace=False).tolist()
+    moments = np.random.default_rng(4).choice(np.arange(1, 400), size=3, replace=False).tolist()
     resumed_rows, resumed_end = trained(anew(), moments, tmp_path, anew)
     assert resumed_rows == rows
     assert_same(end, resumed_end)
@@ -158,6 +158,17 @@ def test_what_is_saved_is_only_what_is_filled(tmp_path):
     checkpoint.save(tmp_path / "state.safetensors", snapshot(loop))
     frames = Checkpoint(tmp_path / "state.safetensors").array("runs/0/replay/frames")
     assert len(frames) == loop.replays[0].num_frames < 80
+
+
+def test_l22_without_the_replay_a_test_that_is_due_is_made_without_gradients(tmp_path):
+    loop = make_loop()
+    loop.advance(150)
+    checkpoint.save(tmp_path / "state.safetensors", snapshot(loop, with_replay=False))
+    resumed = make_loop()
+    restore(resumed, Checkpoint(tmp_path / "state.safetensors"))
+    (row, _), (resumed_row, _) = loop.test()[0], resumed.test()[0]
+    assert row.gradient_norm is not None and resumed_row.gradient_norm is None
+    assert (resumed_row.test_return, resumed_row.held_out_value) == (row.test_return, row.held_out_value)
 
 
 def test_l22_without_the_replay_learning_waits_for_a_new_one_and_that_is_said(tmp_path):

@@ -84,10 +84,12 @@ class Compare(Training):
         environments: one or more environments, as for `train`.
         operators: Bellman operators, each as for `train`: `max softmax:5 double:softmax:5`. All are compared with the
             first.
-        seeds: how many seeds, 0 and up; or, if several numbers are given, the seeds themselves.
+        seeds: how many seeds, 0 and up; or, if several numbers are given, the seeds themselves. 5 if neither this nor
+            `--seed` is given.
         seed: one seed, instead of `--seeds`.
-        out: directory to make for the study; by default one in `runs/` that is the same for the same comparison. If
-            the study is there already, it goes on; runs that it lacks are added, and no other is done again.
+        out: directory to make for the study; by default one in `runs/` that is the same for the same environments,
+            operators and settings. If the study is there already, it goes on; runs that it lacks are added, and no
+            other is done again.
         workers: groups of runs that train at once, each in a process of its own; by default one for each core.
         threads: threads of each worker; by default the cores for each. Results repeat for the same number only.
         retry_failed: tries runs again that have failed.
@@ -95,7 +97,7 @@ class Compare(Training):
 
     environments: Annotated[tuple[str, ...], Positional, arg(metavar="ENV [ENV ...]")]
     operators: tuple[str, ...] = ("max", "softmax(5)", "mellowmax(5)")
-    seeds: tuple[int, ...] = (5,)
+    seeds: DisallowNone[tuple[int, ...] | None] = None
     seed: _Integer = None
     out: _Path = None
     workers: _Integer = None

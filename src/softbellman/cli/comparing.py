@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,7 @@ def compare(command: Compare) -> int:
         raise ValueError("Missing from softbellman compare: ENV (softbellman compare --help)")
     preset = command.checked_preset()
     operators = [ops.parse(spec) for spec in command.operators]
-    if command.seed is not None and command.seeds != Compare.seeds:
-        raise ValueError("give --seed or --seeds, not both")
-    seeds = range(command.seeds[0]) if len(command.seeds) == 1 else command.seeds
-    if command.seed is not None:
-        seeds = [command.seed]
+    seeds = _seeds(command)
     _leave_memory_of_the_gpu()
     from softbellman.study.compare import prepare, resources_for
     from softbellman.study.store import Study
@@ -47,6 +43,15 @@ def compare(command: Compare) -> int:
     return _train(
         comparison, out, resources, command=sys.argv[1:], quiet=command.quiet, retry_failed=command.retry_failed
     )
+
+
+def _seeds(command: Compare) -> Sequence[int]:
+    if command.seed is None:
+        seeds = (5,) if command.seeds is None else command.seeds
+        return range(seeds[0]) if len(seeds) == 1 else seeds
+    if command.seeds is not None:
+        raise ValueError("give --seed or --seeds, not both")
+    return [command.seed]
 
 
 def resume(command: Resume, study: "Study") -> int:

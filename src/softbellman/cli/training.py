@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ def train(command: Train) -> int:
         return 0
     facts = {plan.environment: plan.facts}
     study = begun or Study.create(out, plan.environment, [plan.operator], plan.seeds, plan.config, facts, sys.argv[1:])
+    with study.locked():
+        study.take_config(plan.config)
     return _train_study(study, plan, quiet=command.quiet)
 
 
@@ -66,10 +68,12 @@ def resume(command: Resume) -> int:
 
 def _train_study(study: Any, plan: Any, *, quiet: bool, inexact: bool = False) -> int:
     from softbellman.study import groups
+    from softbellman.study.locks import Held
     from softbellman.study.pictures import draw_curves
     from softbellman.study.progress import reporter
     from softbellman.study.stopping import Stopped
     from softbellman.study.store import read_status
+    from softbellman.study.writer import count_rows
     from softbellman.training.host_loop import Diverged
 
     if not quiet:
@@ -87,7 +91,7 @@ def _train_study(study: Any, plan: Any, *, quiet: bool, inexact: bool = False) -
         )
     except Stopped:
         return complain(f"stopped; to go on: softbellman resume {study.path}", EXIT_CODE)
-    except (ValueError, MemoryError):
+    except (groups.Refused, Held):
         raise
     except Diverged as error:
         return complain(f"no run is left: {error}", 1)
@@ -96,21 +100,22 @@ def _train_study(study: Any, plan: Any, *, quiet: bool, inexact: bool = False) -
         return complain(f"the run failed: {type(error).__name__}: {error} (all of it: {file})", 1)
     finally:
         progress.close()
-    picture = draw_curves([study], study.path / "curves.png")
-    if not quiet:
-        _print_results(study)
-        watch = f"softbellman watch {study.path if len(study.runs) == 1 else study.runs[0].path}"
+    tested = [run for run in study.runs if count_rows(run)]
+    picture = draw_curves([study], study.path / "curves.png") if tested else None
+    if tested and not quiet:
+        _print_results(tested)
+        watch = f"softbellman watch {study.path if len(study.runs) == 1 else tested[0].path}"
         print_lines([*(("note", line) for line in plan.warnings()), ("learning curves", str(picture))])
-        print_lines([("metrics", str(study.runs[0].path / "metrics.csv")), ("film a game", watch)])
+        print_lines([("metrics", str(tested[0].path / "metrics.csv")), ("film a game", watch)])
     diverged = [str(run.seed) for run in study.runs if read_status(run) == "diverged"]
     return complain(f"the runs of these seeds diverged: {', '.join(diverged)}", 1) if diverged else 0
 
 
-def _print_results(study: Any) -> None:
+def _print_results(runs: Sequence[Any]) -> None:
     from softbellman.study.store import read_metrics
 
     rows = []
-    for run in study.runs:
+    for run in runs:
         metrics = read_metrics(run.path / "metrics.csv")
         overestimation = metrics["overestimation"][-1]
         rows.append(

@@ -107,11 +107,10 @@ def choose_parameter(
     chosen = _best(values)
     apart = [_best(np.delete(values, seed, axis=1)) for seed in seeds]
     fixed = fixed or FIXED.get(family(candidates[0]))
-    known = fixed in candidates or fixed in scores.operators
     return Chosen(
         _picked(candidates, values, [chosen for _ in seeds]),
         _picked(candidates, values, apart),
-        Pick((fixed,) * len(seeds), scores.of(fixed, game)) if fixed is not None and known else None,
+        Pick((fixed,) * len(seeds), scores.of(fixed, game)) if fixed in scores.operators else None,
     )
 
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -349,8 +348,7 @@ def _grow(study: Study, comparison: Comparison, command: Sequence[str], workers:
         "workers": workers,
     }
     changes = {name: value for name, value in asked.items() if study.record.get(name) != value}
-    if study.config != comparison.config:
-        changes["config"] = asdict(comparison.config)  # how checkpoints are saved, which may change at any time
+    study.take_config(comparison.config)
     if changes:
         facts = comparison.facts | study.record["environment_facts"]
         study.update(**changes, environment_facts=facts, command=[*command] or study.record["command"])

@@ -4,9 +4,9 @@ Nothing here imports JAX or a game, so that a command line can read, check and p
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from softbellman.envs import nearest
 from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
@@ -73,6 +73,18 @@ def fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from fields(value, f"{prefix}{item.name}.")
         else:
             yield f"{prefix}{item.name}", value
+
+
+def effective(config: "Config", environments: Sequence[str]) -> list[tuple[str, Any]]:
+    """Lists the dotted names and values of all fields that have an effect on runs in these environments."""
+    games = {environment.partition("/")[0] for environment in environments}
+    idle = [f"{section}." for section, kind in (("protocol", "atari"), ("minatar", "minatar")) if kind not in games]
+    kind = config.network.kind
+    if kind in ("nature_cnn", "minatar_cnn") or (kind == "auto" and games <= {"atari", "minatar"}):
+        idle.append("network.hidden")
+    if config.learner.optimizer == "adam":
+        idle.append("learner.rmsprop_decay")
+    return [(name, value) for name, value in fields(config) if not name.startswith(tuple(idle))]
 
 
 def replaced(config: Any, path: str, value: Any) -> Any:
@@ -287,6 +299,9 @@ def sources(config: Config, chosen: Preset) -> dict[str, str]:
 def checked(config: Config) -> Config:
     """Returns `config` after refusing what could not run; see `training.settings.check`."""
     check(config.learner, config.loop)
+    kinds = get_args(get_type_hints(NetworkSettings)["kind"])
+    if config.network.kind not in kinds:
+        raise ValueError(f"network.kind ({config.network.kind!r}) must be one of {', '.join(kinds)}")
     if any(width < 1 for width in config.network.hidden):
         raise ValueError(f"network.hidden {config.network.hidden}: a hidden layer must have at least 1 unit")
     if not config.checkpoint.minutes >= 0:

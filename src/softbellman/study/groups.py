@@ -138,7 +138,7 @@ def train(
         inexact: goes on also where that can't be done exactly; see `training.snapshot.restore`.
 
     Raises:
-        ValueError: another process trains this study.
+        Held: another process trains this study.
         Refused: its checkpoint is of other settings, or the game under way can't be played again as it was.
         Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
         Stopped: it was asked to stop by a signal, and the state is saved.
@@ -291,6 +291,8 @@ class _Training:
             raise
         finally:
             self._mark_diverged(loop)
+        for writer in self.writers:
+            writer.flush()  # what is not on disk by now is not finished
         for index, writer in enumerate(self.writers):
             if index not in loop.diverged:
                 writer.status("finished", agent_steps=loop.agent_steps, updates=loop.updates)
@@ -299,13 +301,10 @@ class _Training:
     def _test(self, loop: HostLoop | DeviceLoop, stop: StopRequests) -> None:
         for index, (row, phase) in loop.test(stop.check).items():
             writer = self.writers[index]
-            self._write(f"{writer.run.path}/metrics.csv", partial(writer.row, row))
-            self._write(
-                f"{writer.run.path}/*.safetensors",
-                partial(writer.params, loop.params(index), row.agent_steps, phase.mean),
-            )
+            self._write(partial(writer.row, row))
+            self._write(partial(writer.params, loop.params(index), row.agent_steps, phase.mean))
             self.on_row(index, row, phase)
-        if not self.saved_steps:
+        if not self.saved_steps and all(writer.is_complete for writer in self.writers):
             self._save(loop)  # the first, so that a run with rows can always go on
 
     def _save(self, loop: HostLoop | DeviceLoop) -> None:
@@ -314,36 +313,37 @@ class _Training:
         self._mark_diverged(loop)
         rows = [[dict(zip(writer.columns, row, strict=True)) for row in writer.rows] for writer in self.writers]
         state.facts.update(cells=self.group.cells, rows=rows, config=decisive(self.config), provenance=self.provenance)
-        if self._write(
-            f"a checkpoint in {self.checkpoints.folder}", partial(self.checkpoints.save, state, loop.agent_steps)
-        ):
+        what = f"a checkpoint in {self.checkpoints.folder}"
+        if self._write(partial(self.checkpoints.save, state, loop.agent_steps), what):
             self.saved_steps = loop.agent_steps
         self.saved_at = time.monotonic()
 
-    def _write(self, what: str, write: Callable[[], Any]) -> bool:
+    def _write(self, write: Callable[[], Any], what: str | None = None) -> bool:
         """Writes, and says whether it could be done. A disk that is full now may not be so later."""
         try:
             write()
             return True
         except OSError as error:
             self.on_note(
-                f"{what} could not be written: {error.strerror or error}; training goes on and tries again later"
+                f"{what or error.filename} could not be written: {error.strerror or error}; "
+                "training goes on and tries again later"
             )
             return False
 
     def _mark_diverged(self, loop: HostLoop | DeviceLoop) -> None:
         for index in loop.diverged.keys() - self.marked:
             moment, writer = loop.diverged[index], self.writers[index]
-            reason = f"the loss was not finite at agent step {moment:,}"
-            good = f"the last good state is of agent step {self.saved_steps:,}, in {self.checkpoints.folder}"
-            writer.status("diverged", agent_steps=moment, reason=reason, hint=HINT)
-            self.on_note(f"{writer.run.operator}, seed {writer.run.seed} has diverged: {reason}; {good}; {HINT}")
+            parts = [f"the loss was not finite at agent step {moment:,}"]
+            self._write(partial(writer.status, "diverged", agent_steps=moment, reason=parts[0], hint=HINT))
+            if self.saved_steps and len(loop.diverged) == len(self.writers):  # later ones would take its place
+                parts.append(f"the last good state is of agent step {self.saved_steps:,}, in {self.checkpoints.folder}")
+            self.on_note(f"{writer.run.operator}, seed {writer.run.seed} has diverged: {'; '.join([*parts, HINT])}")
             self.marked.add(index)
 
     def _mark_stopped(self) -> None:
         for index, writer in enumerate(self.writers):
             if index not in self.marked:
-                writer.status("stopped", agent_steps=self.saved_steps)
+                self._write(partial(writer.status, "stopped", agent_steps=self.saved_steps))
 
     def _refuse_another(self, saved: Checkpoint) -> None:
         cells = self.group.cells

@@ -7,6 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+class Held(ValueError):
+    """Another process trains what is in a directory."""
+
+
 @contextmanager
 def locked(folder: Path, wait: Callable[[str], None] | None = None) -> Iterator[None]:
     """Keeps every other process out of a directory. A process that dies, however it does, holds no lock.
@@ -17,7 +21,7 @@ def locked(folder: Path, wait: Callable[[str], None] | None = None) -> Iterator[
             it, a lock that is held is an error.
 
     Raises:
-        ValueError: another process holds the lock.
+        Held: another process holds the lock.
     """
     with (folder / ".lock").open("a+") as file:
         while True:
@@ -28,7 +32,7 @@ def locked(folder: Path, wait: Callable[[str], None] | None = None) -> Iterator[
                 file.seek(0)
                 holder = file.read().strip()
                 if wait is None:
-                    raise ValueError(f"{folder} is being trained by another process ({holder})") from None
+                    raise Held(f"{folder} is being trained by another process ({holder})") from None
                 wait(holder)
         file.truncate(0)
         file.write(f"process {os.getpid()}")

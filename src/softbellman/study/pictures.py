@@ -203,7 +203,8 @@ def draw_panel(
     axis.set(xlabel=unit, ylabel=panel.label, xlim=(0, None))
     axis.xaxis.set_major_formatter(_thousands)
     tidy(axis)
-    if not shown:
+    if not any(np.isfinite(line).any() for line in shown):
+        axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", color="0.5")
         return False
     low, high = _limits(shown)
     axis.set_ylim(low, high)

@@ -14,10 +14,11 @@ from softbellman.learning.learner import epsilon_at
 from softbellman.learning.networks import Network, minatar_cnn, mlp, nature_cnn
 from softbellman.learning.replay import FrameReplay
 from softbellman.memory import available_memory, require_memory
-from softbellman.study.config import PRESETS, Config, NetworkSettings, checked, fields, replaced
+from softbellman.study.config import PRESETS, Config, NetworkSettings, checked, effective, replaced
 from softbellman.training.device_loop import DeviceLoop
 from softbellman.training.host_loop import HostLoop
 from softbellman.training.measurement import Run
+from softbellman.training.settings import check_side_by_side, num_updates
 from softbellman.training.streams import LARGEST_SEED
 
 NetworkKind = Literal["nature_cnn", "minatar_cnn", "mlp"]
@@ -51,21 +52,11 @@ class Plan(NamedTuple):
 
     def settings(self) -> list[tuple[str, Any]]:
         """Lists the dotted names and values of all fields that have an effect in this run."""
-        idle = []
-        if not self.environment.startswith("atari/"):
-            idle.append("protocol.")
-        if not self.environment.startswith("minatar/"):
-            idle.append("minatar.")
-        if self.network != "mlp":
-            idle.append("network.hidden")
-        if self.config.learner.optimizer == "adam":
-            idle.append("learner.rmsprop_decay")
-        return [(name, value) for name, value in fields(self.config) if not name.startswith(tuple(idle))]
+        return effective(self.config, [self.environment])
 
     def summary(self) -> list[tuple[str, str]]:
         """Says what will be run: a few labels, each with a text."""
         learner, loop = self.config.learner, self.config.loop
-        updates = loop.steps // learner.update_period_steps - learner.replay_start_steps // learner.update_period_steps
         frames = loop.steps * self.frames_per_step
         period = learner.target_period_updates
         hidden = ", ".join(map(str, self.config.network.hidden))
@@ -81,7 +72,7 @@ class Plan(NamedTuple):
             ("network", self.network + (f", hidden layers {hidden or 'none'}" if self.network == "mlp" else "")),
             (
                 "budget",
-                f"{loop.steps:,} agent steps, {frames:,} frames, {updates:,} updates",
+                f"{loop.steps:,} agent steps, {frames:,} frames, {num_updates(learner, loop):,} updates",
             ),
             ("target", f"copied before updates 0, {period:,}, {2 * period:,}, ..."),
             ("tests", f"every {loop.epoch_steps:,} agent steps: {tests}"),
@@ -152,8 +143,8 @@ def plan(
             config = replaced(config, "loop.steps", steps)
         network = network_kind(config.network, env.obs_shape)
         checked(config)
-        if envs.is_device(environment) and not config.loop.test_episodes:
-            raise ValueError("loop.test_episodes must be given: so many test games are played side by side; try 20")
+        if envs.is_device(environment):
+            check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
         bytes_needed = replay_bytes(environment, env, config, len(seeds))
         return Plan(environment, operator, seeds, config, env.describe(), env.frames_per_step, network, bytes_needed)

@@ -49,7 +49,7 @@ def available_cores() -> int:
 
 
 def _revision() -> str | None:
-    """Returns the revision of the source, with `+` if it was changed since, or None outside a checkout."""
+    """Returns the revision of the source, with `+` if it was changed since, or None outside a checkout of it."""
     folder = Path(__file__).parent
 
     def git(*arguments: str) -> str:
@@ -58,6 +58,7 @@ def _revision() -> str | None:
         ).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # else it is installed within a checkout of another
         return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", str(folder)) else "")
     except (OSError, subprocess.CalledProcessError):
         return None

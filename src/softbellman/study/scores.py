@@ -50,6 +50,10 @@ class Scores(NamedTuple):
         """Returns the scores `[seed]` of an operator in a game, which may be left out if there is but one."""
         return self.values[self._game(game), _position(self.operators, operator, "operator")]
 
+    def place(self, run: RunPath) -> tuple[int, int, int]:
+        """Returns where a run is in `values` and `states`."""
+        return self.games.index(run.environment), self.operators.index(run.operator), self.seeds.index(run.seed)
+
     def across(self, operator: str) -> np.ndarray:
         """Returns the scores `[game, seed]` of an operator."""
         return self.values[:, _position(self.operators, operator, "operator")]

@@ -129,7 +129,7 @@ class Study:
         """Keeps every other process from training this study. A process that dies, however it does, holds no lock.
 
         Raises:
-            ValueError: another process is training it.
+            Held: another process is training it.
         """
         with locked(self.path):
             yield
@@ -139,6 +139,12 @@ class Study:
         self.record |= changes
         write_atomically(self.path / "study.json", _as_json(self.record))
         self._take_runs()
+
+    def take_config(self, config: Config) -> None:
+        """Takes a configuration that differs in how checkpoints are saved alone, which may change at any time."""
+        if config != self.config:
+            self.config = config
+            self.update(config=asdict(config))
 
     def record_resumption(
         self, agent_steps: int | dict[str, int], notes: list[str], made_with: dict[str, Any], *, again: bool = False

@@ -3,7 +3,8 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from softbellman.study.store import RunPath, save_params, write_atomically
 
 
 class RunWriter:
-    """Writes what comes of one run. Each file is replaced whole.
+    """Writes what comes of one run. Each file is replaced whole; one that can't be is tried again with the next.
 
     Attributes:
         rows: the cells of `metrics.csv` so far, as text.
@@ -31,26 +32,58 @@ class RunWriter:
         self.rows = [[row.get(column, "") for column in columns] for row in rows]
         scores = [row[columns.index("test_return")] for row in self.rows]
         self._best = max((float(score) for score in scores if score), default=-np.inf)
+        self._unwritten: dict[str, Callable[[], None]] = {}
         run.path.mkdir(parents=True, exist_ok=True)
         (run.path / "error.txt").unlink(missing_ok=True)
-        self._write_rows()
+        self._write({"metrics.csv": self._write_rows})
         self.status("running")
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all is on disk."""
+        return not self._unwritten
+
     def row(self, values: tuple[Any, ...]) -> None:
-        """Adds a row; None becomes an empty cell."""
+        """Adds a row; None becomes an empty cell.
+
+        Raises:
+            OSError: as `flush`; so do the other methods.
+        """
         self.rows.append(["" if value is None else str(value) for value in values])
-        self._write_rows()
+        self._write({"metrics.csv": self._write_rows})
 
     def params(self, params: Any, agent_steps: int, test_return: float) -> None:
         """Keeps the parameters as the final ones so far, and as the best if no test phase before scored as much."""
-        save_params(self.run.path / "final.safetensors", params, agent_steps, test_return)
+        names = ["final.safetensors"]
         if test_return > self._best:
-            save_params(self.run.path / "best.safetensors", params, agent_steps, test_return)
+            names.append("best.safetensors")
             self._best = test_return
+        facts = (params, agent_steps, test_return)
+        self._write({name: partial(save_params, self.run.path / name, *facts) for name in names})
 
     def status(self, state: str, **facts: Any) -> None:
         """Records how the run stands: running, finished, failed, diverged or stopped."""
-        write_status(self.run, state, **facts)
+        self._write({"status.json": partial(write_status, self.run, state, **facts)})
+
+    def flush(self) -> None:
+        """Writes what could not be written before.
+
+        Raises:
+            OSError: a file can't be written, its `filename`; the others are.
+        """
+        self._write({})
+
+    def _write(self, files: Mapping[str, Callable[[], None]]) -> None:
+        self._unwritten |= files
+        failure = None
+        for name, write in list(self._unwritten.items()):
+            try:
+                write()
+                del self._unwritten[name]
+            except OSError as error:
+                failure = failure or OSError(error.errno, error.strerror or str(error), str(self.run.path / name))
+        if failure is not None:
+            raise failure
 
     def _write_rows(self) -> None:
         text = io.StringIO()

@@ -19,7 +19,7 @@ from softbellman.learning.networks import Network
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training import streams
 from softbellman.training.evaluation import TestPhase, realised_return
-from softbellman.training.settings import LoopSettings
+from softbellman.training.settings import LoopSettings, check_side_by_side
 from softbellman.training.streams import Role
 
 CHUNK = 250  # steps of a copy between two looks at whether all first games are over
@@ -60,12 +60,11 @@ def play(
         The phases. A game that the budget cut short counts only if no other of its run has ended.
 
     Raises:
-        ValueError: if the budget has room for no step.
+        ValueError: as `check_side_by_side`.
     """
+    check_side_by_side(loop)
     copies = loop.test_episodes or 1
     longest = loop.test_steps // copies
-    if not longest:
-        raise ValueError(f"a test phase of {loop.test_steps} agent steps has no step for {copies} games side by side")
     act_keys = streams.keys(seeds, Role.TEST)
     env_keys = jnp.stack([copy_keys(seed, training=False, num_envs=copies) for seed in seeds])
     games, obs = _begin(env, env_keys)

@@ -40,7 +40,7 @@ from softbellman.training.measurement import (
     require_one_structure,
 )
 from softbellman.training.metrics import MetricsRow
-from softbellman.training.settings import LoopSettings
+from softbellman.training.settings import LoopSettings, check_side_by_side
 from softbellman.training.snapshot import check_same, empty_replay, restored_tree, saved_tree
 from softbellman.training.streams import Role
 
@@ -86,11 +86,10 @@ class DeviceLoop:
             loop: the loop's numbers; `test_episodes` games are played side by side in a test.
 
         Raises:
-            ValueError: if the operators differ in structure, or no number of test games is given.
+            ValueError: if the operators differ in structure, or tests can't be played side by side.
         """
         require_one_structure(runs)
-        if loop.test_episodes is None:
-            raise ValueError("loop.test_episodes must be given here: so many test games are played side by side")
+        check_side_by_side(loop)
         self.runs, self.settings, self.loop, self.env = tuple(runs), settings, loop, env
         self._make_env = make_env
         self.network = make_network(env.obs_shape, env.num_actions)
@@ -169,11 +168,7 @@ class DeviceLoop:
             Diverged: no run is left.
         """
         self.check_losses()
-        if not self.held_out:
-            self.held_out = [
-                np.asarray(self._minibatch(index, Role.HELD_OUT, 0, self.loop.held_out_states).obs)
-                for index in range(len(self.runs))
-            ]
+        self._hold_out()
         seeds = [streams.derived_seed(run.seed, Role.TEST, self.epoch + 1) for run in self.runs]
         phases: dict[int, TestPhase] = {}
         for number, lanes in enumerate(self._lanes):
@@ -226,6 +221,8 @@ class DeviceLoop:
             Diverged: the loss of every run is no longer finite.
         """
         self.check_losses()
+        if self.test_is_due:
+            self._hold_out()  # without the replay it could not be done later
         arrays = {f"runs/{index}/held_out": [states] for index, states in enumerate(self.held_out)}
         for number, block in enumerate(self.blocks):
             arrays |= saved_tree(f"blocks/{number}", block._replace(replay=None))
@@ -277,6 +274,14 @@ class DeviceLoop:
     def close(self) -> None:
         """Releases the state."""
         self.blocks = []
+
+    def _hold_out(self) -> None:
+        """Sets states apart, before the first test phase, for the measurements of all."""
+        if not self.held_out:
+            self.held_out = [
+                np.asarray(self._minibatch(index, Role.HELD_OUT, 0, self.loop.held_out_states).obs)
+                for index in range(len(self.runs))
+            ]
 
     def _play(self, until: int) -> None:
         """Takes agent steps up to `until` without an update."""
@@ -335,7 +340,8 @@ class DeviceLoop:
         return Ruler(self.network, self.settings, self.loop, common_states(self._make_env(COMMON_SEED, True)))
 
     def _row(self, index: int, phase: TestPhase, test_seed: int) -> MetricsRow:
-        epoch, count = self.epoch + 1, self.loop.gradient_batches
+        epoch = self.epoch + 1
+        count = self.loop.gradient_batches if self._filled else 0  # the replay is empty if it was not saved
         size = self.settings.batch_size
         batches = [self._minibatch(index, Role.GRADIENT, epoch * count + i, size) for i in range(count)]
         number, lane = divmod(index, self._width)

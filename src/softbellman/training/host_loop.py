@@ -165,13 +165,7 @@ class HostLoop:
             Diverged: no run is left.
         """
         self.check_losses()
-        if not self.held_out:
-            self.held_out = [
-                np.ascontiguousarray(
-                    replay.sample(streams.generator(run.seed, Role.HELD_OUT, 0), self.loop.held_out_states).obs
-                )
-                for replay, run in zip(self.replays, self.runs, strict=True)
-            ]
+        self.hold_out()
         ruler = self._ruler
         losses = np.array([np.asarray(loss) for loss in self.losses])
         losses = losses.reshape(-1, len(self._blocks), self.loop.block_width)
@@ -182,6 +176,16 @@ class HostLoop:
         for counters in self.counters:
             counters.finished, counters.return_sum, counters.clipped_return_sum = 0, 0.0, 0.0
         return measured
+
+    def hold_out(self) -> None:
+        """Sets states apart, before the first test phase, for the measurements of all."""
+        if not self.held_out:
+            self.held_out = [
+                np.ascontiguousarray(
+                    replay.sample(streams.generator(run.seed, Role.HELD_OUT, 0), self.loop.held_out_states).obs
+                )
+                for replay, run in zip(self.replays, self.runs, strict=True)
+            ]
 
     def check_losses(self) -> None:
         """Looks for losses that are not finite among those of the last update, and records whose they are.
@@ -321,7 +325,8 @@ class HostLoop:
                 on_step=on_step,
             )
         first = epoch * self.loop.gradient_batches
-        batches = [self._minibatch(index, Role.GRADIENT, first + i) for i in range(self.loop.gradient_batches)]
+        count = self.loop.gradient_batches if len(self.replays[index]) else 0  # it is empty if it was not saved
+        batches = [self._minibatch(index, Role.GRADIENT, first + i) for i in range(count)]
         block, lane = divmod(index, self.loop.block_width)
         tally = Tally(
             epoch=epoch,

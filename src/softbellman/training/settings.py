@@ -39,6 +39,11 @@ class LoopSettings:
         return tested < whole + bool(rest and agent_steps == self.steps)
 
 
+def num_updates(learner: LearnerSettings, loop: LoopSettings) -> int:
+    """Counts the updates of a whole run."""
+    return loop.steps // learner.update_period_steps - learner.replay_start_steps // learner.update_period_steps
+
+
 def check(learner: LearnerSettings, loop: LoopSettings) -> None:
     """Refuses settings that could not run or could never learn, with both numbers and what to change.
 
@@ -99,7 +104,7 @@ def check(learner: LearnerSettings, loop: LoopSettings) -> None:
         f"learner.replay_start_steps ({learner.replay_start_steps:,}) must be below learner.replay_capacity "
         f"({learner.replay_capacity:,}): the replay could never hold as many.",
     )
-    updates = loop.steps // learner.update_period_steps - learner.replay_start_steps // learner.update_period_steps
+    updates = num_updates(learner, loop)
     _require(
         updates >= 1,
         f"learner.update_period_steps ({learner.update_period_steps}) leaves no update in the "
@@ -122,6 +127,22 @@ def check(learner: LearnerSettings, loop: LoopSettings) -> None:
         ("learner.replay_capacity", learner.replay_capacity),
     ):
         _require(value % copies == 0, f"{name} ({value}) must be a multiple of loop.num_envs ({copies}).")
+
+
+def check_side_by_side(loop: LoopSettings) -> None:
+    """Refuses test phases whose games can't be played side by side, as they are on the device.
+
+    Raises:
+        ValueError: with what to change.
+    """
+    games = loop.test_episodes
+    if games is None:
+        raise ValueError("loop.test_episodes must be given: so many test games are played side by side; try 20.")
+    _require(
+        loop.test_steps >= games,
+        f"loop.test_steps ({loop.test_steps}) leaves no step for each of loop.test_episodes ({games}) games, which are "
+        "played side by side; raise the one or lower the other.",
+    )
 
 
 def _require(condition: bool, message: str) -> None:

@@ -34,6 +34,8 @@ def snapshot(loop: "HostLoop", *, with_replay: bool = True) -> State:
         Diverged: the loss is no longer finite.
     """
     loop.check_losses()
+    if loop.test_is_due:
+        loop.hold_out()  # without the replay it could not be done later
     arrays: dict[str, list[np.ndarray]] = {"losses": [np.array([np.asarray(loss) for loss in loop.losses], np.float32)]}
     runs: list[dict[str, Any]] = []
     for index, env in enumerate(loop.envs):

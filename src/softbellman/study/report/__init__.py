@@ -98,7 +98,6 @@ def _curves(study: Study, environment: str) -> dict[Panel, list[Curves]]:
         shown = []
         for number, operator in enumerate(study.operators):
             seeds = collect_curves(study, panel.column, operator, environment, partial=partial)
-            seeds = {seed: curve for seed, curve in seeds.items() if np.isfinite(curve[1]).any()}
             if seeds:
                 shown.append(Curves(number, seeds, mean_band(align(list(seeds.values())))))
         found[panel] = shown

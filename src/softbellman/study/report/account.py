@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from softbellman.study.config import fields
+from softbellman.study.config import effective
 from softbellman.study.report.wording import count
 from softbellman.study.store import Study, read_metrics
 
@@ -51,17 +51,13 @@ def facts(study: Study) -> Iterator[tuple[str, str]]:
 
 def settings(study: Study) -> list[tuple[str, str]]:
     """Lists what each environment says of itself, and every setting that has an effect."""
-    kinds = {environment.partition("/")[0] for environment in study.environments}
-    idle = tuple(
-        f"{section}." for section, kind in (("protocol", "atari"), ("minatar", "minatar")) if kind not in kinds
-    )
     listing = [
         (f"{environment}: {name}", _text(value))
         for environment in study.environments
         for name, value in study.record["environment_facts"].get(environment, {}).items()
         if name != "environment"
     ]
-    return listing + [(name, _text(value)) for name, value in fields(study.config) if not name.startswith(idle)]
+    return listing + [(name, _text(value)) for name, value in effective(study.config, study.environments)]
 
 
 def commands(study: Study) -> str:
@@ -72,7 +68,8 @@ def commands(study: Study) -> str:
         if asked
         else "# by softbellman.compare of Python, with what study.json holds"
     )
-    return f"{again}\nsoftbellman report {shlex.quote(study.path.name)}"
+    folder = asked[asked.index("--out") + 1] if "--out" in asked else str(study.path)
+    return f"{again}\nsoftbellman report {shlex.quote(folder)}"
 
 
 def made_with(study: Study) -> str:

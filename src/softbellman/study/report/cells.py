@@ -110,11 +110,7 @@ def of_runs(study: Study, operators: dict[str, Operator]) -> list[Line]:
     scores = {name: collect(study, name, partial=True) for name in SUMMARIES}
     states, lines = scores["last_10"], []
     for run in study.runs:
-        place = (
-            states.games.index(run.environment),
-            states.operators.index(run.operator),
-            states.seeds.index(run.seed),
-        )
+        place = states.place(run)
         values = {name.replace("_", " "): float(each.values[place]) for name, each in scores.items()}
         digits = decimals([value for value in values.values() if math.isfinite(value)])
         cells = [

@@ -62,16 +62,14 @@ def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
 
 def _runs(study: Study) -> Iterable[Mapping[str, Any]]:
     scores = {name: collect(study, name, partial=True) for name in SUMMARIES}
-    any_scores = scores["last_10"]
     for run in study.runs:
-        seed = any_scores.seeds.index(run.seed)
-        game, operator = any_scores.games.index(run.environment), any_scores.operators.index(run.operator)
+        place = scores["last_10"].place(run)
         yield {
             "environment": run.environment,
             "operator": run.operator,
             "seed": run.seed,
-            "state": any_scores.states[game, operator, seed],
-            **{name: each.values[game, operator, seed] for name, each in scores.items()},
+            "state": scores["last_10"].states[place],
+            **{name: each.values[place] for name, each in scores.items()},
         }
 
 
