@@ -4,7 +4,7 @@
     .venv/bin/python benchmarks/dqn_speed.py --pairs 1 --warmup 200 --steps 400   # does it run at all?
 
 Makes an environment for the other library under build/benchmarks/, measures each side in processes of its own, prints
-every pair, the medians and their ratio, and writes results/benchmarks/dqn_speed.{csv,json}. What is the same on both
+every pair, the medians and their ratio, and writes dqn_speed.{csv,json} into the folder --out. What is the same on both
 sides and what is not: benchmarks/README.md.
 """
 
@@ -22,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / "benchmarks" / "peers"
+RESULTS = ROOT / "build" / "benchmarks" / "results"  # what is published is in results/, and replaced only if asked
 # One after the other: PyTorch first and by its plain version, so that an index that offers a build for the CPU can
 # choose it, and the rest take what is there.
 PEER_REQUIREMENTS = (["torch==2.13.0"], ["stable-baselines3>=2.7,<3", "ale-py>=0.12", "opencv-python-headless>=4.10"])
@@ -120,7 +121,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=5_000, help="agent steps timed (5000)")
     parser.add_argument("--threads", type=int, default=2, help="threads, and cores, of either side (2)")
     parser.add_argument("--peer-python", type=Path, help="a Python that has Stable-Baselines3 already")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "benchmarks", help="folder for CSV and JSON")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for CSV and JSON")
     options = parser.parse_args()
     if min(options.pairs, options.replay_start, options.steps, options.threads) < 1 or options.warmup < 0:
         parser.error("--pairs, --replay-start, --steps and --threads must be at least 1, --warmup at least 0.")

@@ -5,7 +5,7 @@
     .venv/bin/python benchmarks/mdp_speed.py --large 1000000 # a million states: time and memory, softbellman alone
 
 Makes an environment for the other libraries under build/benchmarks/, measures each in a process of its own, prints
-every measurement and the ratios, and writes results/benchmarks/mdp_speed.{csv,json}. What is measured, and how each
+every measurement and the ratios, and writes mdp_speed.{csv,json} into the folder --out. What is measured, and how each
 answer is checked: benchmarks/README.md.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from dqn_speed import busy_cores, describe_hardware, peer_python, revision, write_results
+from dqn_speed import RESULTS, busy_cores, describe_hardware, peer_python, revision, write_results
 from softbellman import FiniteMDP, operators, solve
 from softbellman.tabular.linear import LinearSolver
 
@@ -30,10 +30,11 @@ PEER_REQUIREMENTS = (["quantecon>=0.11", "pymdptoolbox==4.0b3", "mdpsolver>=0.10
 OURS = "softbellman"
 OPERATORS = ("max", "mellowmax(10)", "softmax(10)")
 METHODS = {
-    # Not quantecon's linear_programming: it makes the transitions dense, 16 GB for the grid.
+    # Not quantecon's linear_programming, nor pymdptoolbox's PolicyIteration: they make the transitions dense, 4 GB and
+    # more for the grid; the latter's other way to evaluate a policy stops at an error of 1e-4.
     "quantecon": ("modified_policy_iteration", "policy_iteration", "value_iteration"),
     "mdpsolver": ("mpi-standard", "mpi-gs", "mpi-sor", "vi-standard", "vi-gs", "vi-sor", "pi-standard", "pi-gs"),
-    "pymdptoolbox": ("PolicyIterationModified", "PolicyIteration", "ValueIteration", "ValueIterationGS"),
+    "pymdptoolbox": ("PolicyIterationModified", "ValueIteration", "ValueIterationGS"),
 }
 COLUMNS = [
     "mdp", "gamma", "library", "method", "operator", "seconds", "repeats", "tolerance", "error", "iterations",
@@ -155,7 +156,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--large", type=int, metavar="STATES", help="solve two MDPs of so many states, nothing else")
     parser.add_argument("--quick", action="store_true", help="small MDPs, one gamma, limit 60 s")
     parser.add_argument("--peer-python", type=Path, help="a Python that has the other libraries already")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "benchmarks", help="folder for CSV and JSON")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for CSV and JSON")
     options = parser.parse_args()
     options.gammas.sort()
     if options.quick:
@@ -201,9 +202,12 @@ def main() -> None:
             rows += here
 
     stem = "mdp_speed_large" if options.large else "mdp_speed"
-    settings = {k: v for k, v in vars(options).items() if k not in ("out", "peer_python")}
+    settings = {k: v for k, v in vars(options).items() if k not in ("out", "peer_python", "quick")}
+    flags = (
+        f"--{k} {' '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in settings.items() if v is not None
+    )
     provenance = {
-        "command": " ".join(["python benchmarks/mdp_speed.py", *sys.argv[1:]]),
+        "command": " ".join(["python benchmarks/mdp_speed.py", *flags]),
         "started": started.isoformat(timespec="seconds"),
         "seconds": round((datetime.now(UTC) - started).total_seconds()),
         "revision": revision(),

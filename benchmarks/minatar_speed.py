@@ -5,7 +5,7 @@
 
 Makes environments for the other libraries under build/benchmarks/, measures each in processes of its own, in rounds
 that alternate in order, prints every figure and the ratios of medians, and writes
-results/benchmarks/minatar_speed.{csv,json}. What is the same on all sides and what is not: benchmarks/README.md.
+minatar_speed.{csv,json} into the folder --out. What is the same on all sides and what is not: benchmarks/README.md.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dqn_speed import busy_cores, describe_hardware, keep_to_cores, peer_python, revision, write_results
+from dqn_speed import RESULTS, busy_cores, describe_hardware, keep_to_cores, peer_python, revision, write_results
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / "benchmarks" / "peers"
@@ -53,7 +53,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2, help="cores of each side (2)")
     parser.add_argument("--rejax-python", type=Path, help="a Python that has rejax already")
     parser.add_argument("--sb3-python", type=Path, help="a Python that has Stable-Baselines3 and minatar already")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "benchmarks", help="folder for CSV and JSON")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for CSV and JSON")
     options = parser.parse_args()
     if min(options.rounds, options.steps, options.threads, *options.runs) < 1 or options.warmup < 0:
         parser.error("--rounds, --runs, --steps and --threads must be at least 1, --warmup at least 0.")

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -130,7 +131,8 @@ class Browser:
         """Reads one message, and notes what it tells of the page."""
         end = time.monotonic() + PATIENCE
         while b"\0" not in self._rest:
-            if time.monotonic() > end or not (more := os.read(self._in, 1 << 20)):
+            waiting, _, _ = select.select([self._in], [], [], max(0.0, end - time.monotonic()))
+            if not waiting or not (more := os.read(self._in, 1 << 20)):
                 raise AssertionError("the browser does not answer")
             self._rest += more
         first, _, self._rest = self._rest.partition(b"\0")

@@ -61,12 +61,14 @@ def pymdptoolbox(kernel: sparse.csr_array, reward: np.ndarray, gamma: float, met
     matrices = tuple(sparse.csr_matrix(kernel[a::actions]) for a in range(actions))
 
     def run(tolerance: float) -> tuple[np.ndarray, int]:
-        if method == "PolicyIteration":
-            model = toolbox.PolicyIteration(matrices, reward, gamma, max_iter=10**9, eval_type=1)
+        if method == "PolicyIterationModified":  # its max_iter is that of the sweeps that evaluate a policy
+            model = toolbox.PolicyIterationModified(matrices, reward, gamma, epsilon=tolerance)
         else:
             model = getattr(toolbox, method)(matrices, reward, gamma, epsilon=tolerance, max_iter=10**9)
-        model.max_iter = 10**9  # it lowers the number given, to one at which it need not have converged
+            model.max_iter = 10**9  # it lowers the number given, to one at which it need not have converged
+        started = time.perf_counter()
         model.run()
+        run.seconds = time.perf_counter() - started  # without what it finds out about the MDP beforehand
         return np.array(model.V), model.iter
 
     return run

@@ -48,13 +48,13 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     state = jax.vmap(algorithm.init_state)(jax.random.split(jax.random.key(options.seed), options.runs))
     train = jax.jit(jax.vmap(lambda state: algorithm.train(train_state=state)[0]))
     state = jax.block_until_ready(train(state))
-    before, started = int(state.global_step[0]), time.perf_counter()
+    before, started = (int(state.global_step.sum()), int(state.q_ts.step.sum())), time.perf_counter()
     state = jax.block_until_ready(train(state))
-    seconds, steps = time.perf_counter() - started, int(state.global_step[0]) - before
+    seconds = time.perf_counter() - started
     return {
         "seconds": seconds,
-        "steps": steps * options.runs,
-        "updates": steps // 4 * options.runs,
+        "steps": int(state.global_step.sum()) - before[0],
+        "updates": int(state.q_ts.step.sum()) - before[1],  # as the optimiser counted them
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("rejax", "gymnax", "jax", "jaxlib")},
     }

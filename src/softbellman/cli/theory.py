@@ -88,9 +88,16 @@ def simulate_bias(command: SimulateBias) -> int:
     table = simulation.write_csv(cells, command.out / "bias.csv")
     from softbellman.paper.simulations import draw_bias
 
-    picture = draw_bias(cells, command.out / f"bias.{command.picture}")
-    print_lines([("table", str(table)), ("picture", str(picture))])
+    print_lines([("table", str(table)), _drawn(draw_bias, cells, command.out / f"bias.{command.picture}")])
     return 0
+
+
+def _drawn(draw: Callable[[Any, Path], Path], what: Any, path: Path) -> tuple[str, str]:
+    """Draws a picture, and says where it is; or what is missing, which is no fault of the numbers."""
+    try:
+        return "picture", str(draw(what, path))
+    except MissingExtra as error:
+        return "picture", f"not drawn: {error}"
 
 
 def simulate_comparison(command: SimulateComparison) -> int:
@@ -130,8 +137,7 @@ def simulate_comparison(command: SimulateComparison) -> int:
     table = simulation.write_csv((cell for curve in curves for cell in curve.cells), command.out / "comparison.csv")
     from softbellman.paper.simulations import draw_comparison
 
-    picture = draw_comparison(curves, command.out / f"comparison.{command.picture}")
-    print_lines([("table", str(table)), ("picture", str(picture))])
+    print_lines([("table", str(table)), _drawn(draw_comparison, curves, command.out / f"comparison.{command.picture}")])
     return 0
 
 

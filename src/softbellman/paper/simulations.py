@@ -9,7 +9,7 @@ import numpy as np
 
 from softbellman.operators import Operator
 from softbellman.simulation import Cell, Curve, parameter
-from softbellman.study.pictures import COLOURS, save_picture, tidy
+from softbellman.study.pictures import COLOURS, new_figure, save_picture, tidy
 
 _SIGNS = {"tau": "τ", "omega": "ω"}
 _MARKERS = "osD^vP*X"
@@ -115,9 +115,7 @@ def _style(number: int) -> dict[str, Any]:
 
 
 def _figure(panels: int, width: float) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * panels, 3.8), layout="constrained")
+    figure = new_figure(width * panels, 3.8)
     axes = np.atleast_1d(figure.subplots(1, panels, sharey=True))
     for axis in axes:
         tidy(axis)
