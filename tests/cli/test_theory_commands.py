@@ -1,6 +1,7 @@
 """Simulations, Table 3 and exact solutions on the command line."""
 
 import re
+import sys
 
 import numpy as np
 import pandas as pd
@@ -140,6 +141,24 @@ def test_simulated_bias_is_printed_written_and_drawn(softbellman, tmp_path):
     assert (tmp_path / "runs/simulations/bias.png").read_bytes().startswith(b"\x89PNG")
     assert "runs/simulations/bias.csv" in out
     assert "runs/simulations/bias.png" in out
+
+
+def test_without_matplotlib_there_are_the_numbers(softbellman, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, out, errors = softbellman("simulate", "bias", *SMALL, "--operators", "max", "--out", "a")
+    assert (code, errors) == (
+        0,
+        "",
+    ) and 'not drawn: matplotlib is not installed; run: pip install "softbellman[train]"' in (" ".join(out.split()))
+    assert [file.name for file in (tmp_path / "a").iterdir()] == ["bias.csv"]
+
+
+def test_without_gymnasium_a_wrong_name_is_still_told(softbellman, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    code, _, errors = softbellman("solve", "forrest")
+    assert code == 2 and "forrest is no example and no file; did you mean forest" in errors
+    code, _, errors = softbellman("solve", "FrozenLake-v1")
+    assert code == 2 and 'pip install "softbellman[train]"' in errors
 
 
 def test_true_values_noise_and_picture_can_be_chosen(softbellman, tmp_path):

@@ -270,6 +270,11 @@ def test_parameters_outside_their_domain_are_refused(build):
             build(wrong)
 
 
+def test_half_precision_is_refused():
+    with pytest.raises(TypeError, match="q has dtype float16; action values must be real numbers, such as float32"):
+        ops.softmax(5.0)(np.array([1, 2, 3], np.float16))
+
+
 @pytest.mark.parametrize("number", [5, 5.0, np.float32(5), np.float64(5), np.int64(5)], ids=lambda x: type(x).__name__)
 def test_parameters_become_python_floats(number):
     assert type(ops.softmax(number).tau) is float and ops.softmax(number) == ops.softmax(5.0)

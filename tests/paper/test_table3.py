@@ -17,6 +17,14 @@ def test_the_answers_are_those_that_a_search_gives(name):
     assert table3.derive(table3.OPERATORS[name], found) == table3.derive(table3.OPERATORS[name])
 
 
+def test_an_operator_that_claims_nothing_gets_no_double_version_either():
+    class Unclaimed(ops.Softmax):
+        laws = ops.Laws()
+
+    row = table3.derive(ops.operator(Unclaimed)(5.0))
+    assert not row.policy_representation and not row.double_q_learning
+
+
 def test_it_is_the_papers_but_for_the_policy_of_mellowmax():
     rows = {name: table3.derive(op) for name, op in table3.OPERATORS.items()}
     differing = {

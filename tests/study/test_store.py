@@ -224,10 +224,7 @@ def test_damaged_parameters_are_a_clear_error(tmp_path, damage):
         load_params(file)
 
 
-def test_names_as_paths_are_those_of_the_operators():
-    for spec in ("max", "softmax(0.5)", "double(mellowmax(5))"):
-        op = ops.parse(spec)
-        assert plain(str(op)) == ops.plain_name(op)
+def test_names_of_environments_are_paths_too():
     assert plain("gym/ale_py:ALE/Breakout-v5") == "gym-ale_py-ALE-Breakout-v5"
 
 

@@ -137,6 +137,17 @@ def test_a_wrong_npz_file_is_named_with_the_array(tmp_path, content, message):
         read_mdp(written(tmp_path / "a.npz", content))
 
 
+@pytest.mark.parametrize("start", [100, 200, 3_000, 10_000])
+def test_a_damaged_npz_file_is_named(tmp_path, start):
+    file, transition = tmp_path / "a.npz", np.random.default_rng(0).random((30, 2, 30))
+    np.savez_compressed(file, transition=transition, reward=np.ones((30, 2)), gamma=0.5)
+    content = bytearray(file.read_bytes())
+    content[start : start + 1_800] = bytes(1_800)
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.npz: "):
+        read_mdp(file)
+
+
 class Bomb:
     def __reduce__(self):
         return pytest.fail, ("code in a file was run",)

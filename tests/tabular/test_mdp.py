@@ -288,6 +288,11 @@ def test_an_environment_without_a_table_is_refused():
         FiniteMDP.from_gymnasium("CartPole-v1", 0.99)
 
 
+def test_without_any_transition_all_states_are_terminal():
+    mdp = FiniteMDP.from_function(lambda state, action: None, 2, 2, 0.9)
+    assert mdp.terminal.all() and mdp.backup([1.0, 1.0]).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
 def test_an_environment_itself_will_do():
     import gymnasium
 

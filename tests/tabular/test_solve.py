@@ -322,6 +322,69 @@ def test_the_band_of_softmax_is_that_of_the_sharp_gap():
     assert (solution.upper >= best.q).all()
 
 
+def test_a_softmax_that_is_nearly_the_mean_has_the_maximum_above_as_tight():
+    for tau in (0.0, 1e-8, 1e-3):
+        solution = solve(small(0.9), ops.softmax(tau))
+        np.testing.assert_allclose(solution.upper, solve(small(0.9), ops.maximum()).q, atol=5e-4)
+
+
+@ops.operator
+class Unclaimed(ops.Softmax):
+    """A softmax that claims nothing, and so may be anything."""
+
+    laws = ops.Laws()
+
+
+def test_what_a_subclass_does_not_claim_is_not_proved():
+    assert solve(small(0.5), ops.softmax(0.1)).unique == "proved"
+    solution = solve(small(0.5), Unclaimed(0.1))
+    assert solution.unique == "unknown" and not np.isfinite(solution.upper).any()
+
+
+@ops.operator
+class Above(ops.Softmax):
+    """What a softmax average is, and half of the way to the best: no average with its weights."""
+
+    laws = ops.Laws(weights_are_policy=True)
+
+    def offset(self, row):
+        """Give half of softmax's offset."""
+        return row.sum(self.policy(row) * row.z) / 2
+
+
+def test_a_double_operator_whose_derivative_is_not_known_is_iterated():
+    solution = solve(small(0.9), ops.double(Above(1.0)))
+    assert solution.method == "iteration" and "it was iterated" in solution.notes[0]
+    q = solution.q
+    np.testing.assert_allclose(q, small(0.9).backup(ops.double(Above(1.0))(q, q)), atol=1e-8)
+
+
+def test_rounding_that_limits_a_fixed_point_without_a_proof_is_said():
+    solution = solve(random_mdp(0, gamma=0.99), ops.softmax(5.0), tolerance=1e-18)
+    assert solution.converged and solution.unique != "proved"
+    assert any(note.startswith("Rounding in float64 limits how near") for note in solution.notes)
+
+
+def test_bounds_hold_for_mellowmax_with_many_actions():
+    """The sum of a thousand terms near -1 would hide what is left of it; the fixed point is known in closed form."""
+    actions, low, gamma = 1000, -30.5, 0.5
+    onward = np.zeros((2, actions, 2))
+    onward[0, :, 0] = onward[1, :, 1] = 1.0
+    reward = np.full((2, actions), low)
+    reward[:, 0] = 0.0
+    solution = solve(FiniteMDP(onward, reward, gamma), ops.mellowmax(1.0))
+    with decimal.localcontext(prec=50):
+        offset = ((1 + (actions - 1) * decimal.Decimal(low).exp()) / actions).ln()
+        values = [offset / (1 - decimal.Decimal(gamma)) * decimal.Decimal(gamma) + r for r in (0, decimal.Decimal(low))]
+    assert solution.unique == "proved"
+    for action, value in ((0, values[0]), (1, values[1])):
+        assert (
+            decimal.Decimal(float(solution.lower[0, action]))
+            <= value
+            <= decimal.Decimal(float(solution.upper[0, action]))
+        )
+
+
 def test_a_softmax_that_is_the_mean_has_the_mean_below():
     solution = solve(small(0.9), ops.softmax(0.0))
     np.testing.assert_allclose(solution.lower, solve(small(0.9), ops.mean()).q, atol=1e-9)

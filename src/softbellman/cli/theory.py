@@ -1,6 +1,7 @@
 """The commands that need no training: finite MDPs solved exactly, and simulations."""
 
 import csv
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,10 @@ def _mdp(target: str, gamma: float | None) -> Any:
     try:
         import gymnasium
     except ImportError:
-        raise MissingExtra("gymnasium", "train") from None
+        if re.search(r"-v\d+$", target):
+            raise MissingExtra("gymnasium", "train") from None
+        hint = nearest(target, EXAMPLES)
+        raise ValueError(f"{target} is no example and no file{hint} (examples: {', '.join(EXAMPLES)})") from None
     if target not in gymnasium.registry:
         toys = [name for name, spec in gymnasium.registry.items() if ".toy_text." in str(spec.entry_point)]
         with_table = [name for name in toys if not name.startswith("Blackjack")]

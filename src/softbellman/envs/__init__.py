@@ -200,6 +200,19 @@ def checked_num_envs(num_envs: int) -> int:
     return int(num_envs)
 
 
+def check_tape(tape: Sequence[Tape], num_envs: int, seed: int, *, training: bool) -> None:
+    """Refuses a tape of another number of copies, another run seed, or of the other stream.
+
+    Raises:
+        ValueError: with what differs.
+    """
+    if len(tape) != num_envs:
+        raise ValueError(f"the tape has {len(tape)} copies, this environment {num_envs}")
+    for env, one in enumerate(tape):
+        if one.seed != episode_seed(seed, training=training, env=env, episode=one.game):
+            raise ValueError(f"the tape of copy {env} is of another run seed or stream than seed {seed}")
+
+
 def checked_actions(actions: np.ndarray, num_envs: int, num_actions: int) -> np.ndarray:
     """Returns `actions` as int32 `[E]`, or raises for a wrong shape, kind or range."""
     actions = np.asarray(actions)

@@ -17,6 +17,7 @@ import numpy as np
 from softbellman.envs import (
     MissingExtra,
     Tape,
+    check_tape,
     checked_actions,
     checked_num_envs,
     checked_seed,
@@ -239,12 +240,8 @@ class AtariEnv:
         Raises:
             ValueError: if the tape is of another number of copies or another seed, or ends on another screen.
         """
-        if len(tape) != self.num_envs:
-            raise ValueError(f"the tape has {len(tape)} copies, this environment {self.num_envs}")
+        check_tape(tape, self.num_envs, self.seed, training=self.training)
         self._games[:] = [one.game for one in tape]
-        for env, one in enumerate(tape):
-            if one.seed != self._game_seed(env):
-                raise ValueError(f"the tape of copy {env} is of another run seed or stream than seed {self.seed}")
         lengths = np.array([len(one.actions) for one in tape])
         # Copies are stepped together, so a shorter game starts later; what its copy did before is thrown away.
         starts = lengths.max() - lengths

@@ -14,6 +14,7 @@ import numpy as np
 from softbellman.envs import (
     MissingExtra,
     Tape,
+    check_tape,
     checked_actions,
     checked_num_envs,
     checked_seed,
@@ -148,11 +149,8 @@ class GymEnv:
             ValueError: if the tape is of another number of copies or another seed, or if the environment, played
                 again with the same seed and actions, ends on another observation: it cannot be resumed exactly.
         """
-        if len(tape) != self.num_envs:
-            raise ValueError(f"the tape has {len(tape)} copies, this environment {self.num_envs}")
+        check_tape(tape, self.num_envs, self.seed, training=self.training)
         for env, one in enumerate(tape):
-            if one.seed != self._seed(env, one.game):
-                raise ValueError(f"the tape of copy {env} is of another run seed or stream than seed {self.seed}")
             self._start(env, one.game)
             for action in one.actions.tolist():
                 self._obs[env] = self._play(env, action)[0]

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from softbellman.envs import Tape, checked_actions, checked_num_envs, checked_seed, episode_seed
+from softbellman.envs import Tape, check_tape, checked_actions, checked_num_envs, checked_seed, episode_seed
 from softbellman.envs.device import copy_keys
 from softbellman.envs.step import DeviceEnv, Step
 
@@ -95,11 +95,7 @@ class HostedEnv:
             ValueError: if the tape is of another number of copies or another seed, or ends elsewhere than when it was
                 recorded.
         """
-        if len(tape) != self.num_envs:
-            raise ValueError(f"the tape has {len(tape)} copies, this environment {self.num_envs}")
-        for copy, one in enumerate(tape):
-            if one.seed != self._game_seed(copy, one.game):
-                raise ValueError(f"the tape of copy {copy} is of another run seed or stream than seed {self.seed}")
+        check_tape(tape, self.num_envs, self.seed, training=self.training)
         self._games = np.array([one.game for one in tape], np.int32)
         self._kept = np.array([one.actions[0] for one in tape], np.int32)
         self._actions = [one.actions[1:].tolist() for one in tape]

@@ -102,7 +102,7 @@ def draw(
     obs_dtype: Any,
     of: tuple[Any, ...] = (),
 ) -> Transition:
-    """Draws a minibatch, uniformly and with replacement from the first `filled` slots.
+    """Draws a minibatch, uniformly and with replacement (Deviation D19) from the first `filled` slots.
 
     Args:
         replay: the replay.

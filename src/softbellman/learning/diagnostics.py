@@ -44,7 +44,7 @@ class GradientStatistics(NamedTuple):
     """Statistics of the loss gradient in the last layer's weights, over independent minibatches.
 
     Attributes:
-        gradient_norm: mean of the l2 norms (the quantity of the paper's Figs. 5 and 6).
+        gradient_norm: mean of the l2 norms (the quantity of the paper's Figs. 5 and 6; Deviation D15).
         gradient_norm_of_mean: l2 norm of the mean gradient.
         gradient_variance: population variance over the minibatches, a mean over coordinates, as the authors' code logs.
         gradient_mean: mean over minibatches and coordinates, as the authors' code logs.

@@ -73,7 +73,7 @@ def init(network: Network, settings: LearnerSettings, key_init: jax.Array) -> Le
 
 
 def act(network: Network, params: Params, obs: jax.Array, key_act: jax.Array, epsilon: jax.Array) -> jax.Array:
-    """Chooses epsilon-greedy actions on Q; never depends on the operator. Ties go to the lowest index.
+    """Chooses epsilon-greedy actions on Q; never depends on the operator. Ties go to the lowest index. Deviation D11.
 
     Args:
         network: the Q-network.

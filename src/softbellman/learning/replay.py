@@ -52,7 +52,7 @@ class FrameReplay:
     """A uniform replay buffer over `num_envs` environments, one ring of frames each.
 
     An episode here is the learner's: it ends where `Step.terminated` or `Step.truncated` says so, and a stack holds
-    zeros where it would reach back before the episode's first frame.
+    zeros where it would reach back before the episode's first frame. A frame without a transition: Deviation D12.
 
     Attributes:
         frames: `[capacity, *frame_shape]`, environment `e` owns slots `e * ring .. (e + 1) * ring - 1`.

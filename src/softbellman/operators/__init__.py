@@ -22,7 +22,7 @@ from softbellman.operators.core import (
 from softbellman.operators.laws import Finding, Laws, Report, Witness, check_operator
 from softbellman.operators.pytrees import operator, register_pytrees
 from softbellman.operators.row import Row, centre
-from softbellman.operators.spec import SpecError, parse, plain_name
+from softbellman.operators.spec import SpecError, parse
 
 __all__ = [
     "Double",
@@ -45,7 +45,6 @@ __all__ = [
     "mellowmax",
     "operator",
     "parse",
-    "plain_name",
     "register_pytrees",
     "softmax",
 ]

@@ -150,18 +150,25 @@ class Softmax(Operator):
 
 @operator
 class Mellowmax(Operator):
-    """Take the mean on an exponential scale; see `mellowmax`."""
+    """Take the mean on an exponential scale; see `mellowmax`. Deviation D16."""
 
     omega: Number
 
     laws: ClassVar[Laws] = Laws.of_an_average(at_least_mean=True, within_largest_gap=True)
 
     def offset(self, row: Row) -> Array:
-        """Give `log(mean(exp(omega z))) / omega`; the mean, its limit, where no float tells them apart."""
+        """Give `log(mean(exp(omega z))) / omega`; the mean, its limit, where no float tells them apart.
+
+        The mean of `exp(omega z) - 1` keeps what is small beside 1; where it is not, the rounding of many terms near
+        -1 would hide what is left of their sum, and the mean of `exp(omega z)` is taken.
+        """
         xp, omega = row.xp, row.constant(self.omega)
-        is_mean = scaled(omega, row.spread) < 1e-18
+        reach = scaled(omega, row.spread)
+        is_mean, is_near = reach < 1e-18, reach < 1.0
         rate = xp.where(is_mean, 1.0, omega)
-        return xp.where(is_mean, row.mean(row.z), xp.log1p(row.mean(xp.expm1(scaled(rate, row.z)))) / rate)
+        z = scaled(rate, row.z)
+        near = xp.log1p(row.mean(xp.expm1(z)))
+        return xp.where(is_mean, row.mean(row.z), xp.where(is_near, near, xp.log(row.mean(xp.exp(z)))) / rate)
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the softmax policy at rate `omega`: not negative, sum 1, so mellowmax is a non-expansion."""
@@ -220,7 +227,13 @@ class Double(Operator):
 
     op: Operator
 
-    laws: ClassVar[Laws] = Laws.of_an_average()
+    @property
+    def laws(self) -> Laws:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The laws of an average, as far as `op` claims that its weights are a policy."""
+        inner = self.op.laws
+        if inner.weights_are_policy:
+            return Laws.of_an_average(ignores_illegal=inner.ignores_illegal)
+        return Laws(averages_with_its_weights=True, gradient_is_derivative=True, ignores_illegal=inner.ignores_illegal)
 
     def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give `sum(op.weights(selector) q)`: `[...]`."""

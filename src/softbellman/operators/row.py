@@ -79,7 +79,7 @@ def centre(q: Array, where: Array | None = None) -> Row:
         A row for each; a NaN among legal values makes its whole row NaN.
 
     Raises:
-        TypeError: `q` is not of real numbers, or `where` not bool.
+        TypeError: `q` is not of real numbers or is float16, or `where` is not bool.
         ValueError: a row has no legal action. Under tracing nobody can look; there such a row gives NaN.
 
     Example:
@@ -100,7 +100,7 @@ def real(q: Array) -> Array:
     if not compat.is_array_api_obj(q):
         q = np.asarray(q)
     xp = compat.array_namespace(q)
-    if xp.isdtype(q.dtype, "real floating"):
+    if xp.isdtype(q.dtype, "real floating") and float(xp.finfo(q.dtype).max) > 1e30:  # float16 has no room for powers
         return q
     if not xp.isdtype(q.dtype, "integral"):
         raise TypeError(f"q has dtype {q.dtype}; action values must be real numbers, such as float32 or float64.")

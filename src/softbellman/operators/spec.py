@@ -84,16 +84,6 @@ def spell(op: Any) -> str:
     return f"{name}({arguments})" if arguments else name
 
 
-def plain_name(op: Operator) -> str:
-    """Write an operator in letters that any path or shell takes.
-
-    Example:
-        >>> plain_name(core.double(core.softmax(5.0)))
-        'double-softmax-5'
-    """
-    return plain(spell(op))
-
-
 def plain(name: str) -> str:
     """Write a name in letters that any path takes, and that lead out of no directory.
 

@@ -20,7 +20,9 @@ An .npz file has arrays named after the arguments of `FiniteMDP` (`transition` a
 
 import json
 import math
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -140,12 +142,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+# What NumPy and the modules under it raise for a file that is not whole, beside ValueError.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, tokenize.TokenError, SyntaxError, EOFError, KeyError, RuntimeError)
+
+
 def _read_npz(path: Path, gamma: float | None) -> FiniteMDP:
     try:
         shapes = _npz_shapes(path)
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in shapes}
-    except (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError) as error:
+    except _DAMAGE as error:
         raise ValueError(f"no .npz file: {error}.") from None
     own = arrays.pop("gamma", None)
     discount = _gamma(None if own is None else _scalar(own, "gamma"), gamma)

@@ -152,6 +152,8 @@ class FiniteMDP:
             shapes = ", ".join(str(x.shape) for x in lists)
             raise ValueError(f"transitions: the lists have shapes {shapes}; each must be [N].")
         s, a, onward, p, r, ended = lists
+        if not s.size:  # empty lists are of floats
+            s, a, onward = (x.astype(np.int64) for x in (s, a, onward))
         onward = np.where(ended, 0, onward)
         for name, index, limit in (
             ("state", s, num_states),

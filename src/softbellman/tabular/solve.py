@@ -114,6 +114,11 @@ def solve(
         if laws.translation_equivariant:
             points = _apart(points, enclosure)
 
+    if isinstance(operator, ops.Double) and method == "newton":
+        method = "iteration"
+        notes.append(
+            f"Newton's method would need the derivative of {operator} in both sets of values; it was iterated."
+        )
     problem = Problem(mdp, operator, enclosure, tolerance)
 
     def follow(x: Values) -> Run:
@@ -169,7 +174,7 @@ def _in_one_argument(operator: ops.Operator) -> tuple[ops.Operator, ops.Laws, li
 def _lipschitz(operator: ops.Operator, laws: ops.Laws, actions: int) -> float:
     if laws.non_expansion or (laws.monotone and laws.translation_equivariant):
         return 1.0
-    return softmax_lipschitz(actions) if isinstance(operator, ops.Softmax) else math.inf
+    return softmax_lipschitz(actions) if type(operator) is ops.Softmax else math.inf  # a subclass need not be one
 
 
 def _band(
@@ -185,12 +190,13 @@ def _band(
         return lower, upper
     gap = operator.largest_gap(actions) if laws.within_largest_gap else math.inf
     width = gap / (1 - enclosure.largest) if math.isfinite(gap) else 0.0
-    best = solve(mdp, ops.maximum(), tolerance=max(tolerance, 1e-6 * width))
+    widest = float(np.ptp(mdp.reward)) / (1 - enclosure.largest)  # from the mean, whatever the gap
+    best = solve(mdp, ops.maximum(), tolerance=max(tolerance, 1e-6 * min(width, widest)))
     if laws.at_most_max:
         upper = best.upper
     if math.isfinite(gap):
         lower = best.lower - enclosure.discount * width
-    if laws.at_least_mean and gap > np.ptp(mdp.reward) / (1 - enclosure.largest):
+    if laws.at_least_mean and gap > widest:
         lower = solve(mdp, ops.mean(), tolerance=tolerance).lower
     return lower, upper
 
@@ -248,9 +254,14 @@ def _notes(
         f"The Bellman operator of {operator} is not known to be a contraction here: {len(runs)} starts were followed, "
         f"and {len(found)} different fixed points found. There may be more."
     )
+    if first.converged and first.point.error > tolerance:
+        notes.append(
+            f"Rounding in float64 limits how near q can come to a fixed point, to about {first.point.error:.2g}; the "
+            f"tolerance {tolerance:g} was asked for."
+        )
     if not np.isfinite(lower[mdp.legal]).all() or not np.isfinite(upper[mdp.legal]).all():
         notes.append(f"{operator} does not claim the laws from which bounds on both sides would follow.")
-    if mdp.num_states <= SMALL:
+    if mdp.num_states <= SMALL and not isinstance(operator, ops.Double):
         for i, q in enumerate(found):
             radius = _spectral_radius(mdp, operator, q)
             if radius > 1:

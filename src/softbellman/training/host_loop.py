@@ -155,6 +155,8 @@ class HostLoop:
     def test(self, on_step: Callable[[], None] | None = None) -> dict[int, tuple[MetricsRow, TestPhase]]:
         """Plays a test phase of every run that has not diverged, takes every measurement, and closes the epoch.
 
+        Each phase has an environment and random numbers of its own: Deviations D13, D14.
+
         Args:
             on_step: called after each step of play. If it raises, the loop is as it was before the test.
 
@@ -276,6 +278,7 @@ class HostLoop:
         return self.agent_steps % self.loop.epoch_steps == 0 or self.agent_steps == self.loop.steps
 
     def _update_is_due(self) -> bool:
+        """Says so by the agent steps of the run alone: Deviation D10."""
         return self.agent_steps > self.learning_from and self.agent_steps % self.settings.update_period_steps == 0
 
     def _update(self) -> None:

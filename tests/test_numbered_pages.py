@@ -1,4 +1,4 @@
-"""Every fault of `docs/field-reports.md` has a test named after it, and the other way round."""
+"""What two pages of the documentation number is found in the tests and in the source, and the other way round."""
 
 import re
 from pathlib import Path
@@ -16,3 +16,10 @@ def test_every_report_has_its_tests_and_every_number_its_report():
         for number in re.findall(r"\d+", numbers)
     }
     assert listed == sorted(tested) == list(range(1, 49))
+
+
+def test_every_deviation_is_named_where_it_is_made():
+    listed = re.findall(r"^\| (D\d+) \|", (ROOT / "docs" / "deviations.md").read_text(), re.MULTILINE)
+    sources = "".join(file.read_text() for file in (ROOT / "src").rglob("*.py"))
+    named = {name for names in re.findall(r"[Dd]eviations?\s+(D\d+(?:, D\d+)*)", sources) for name in names.split(", ")}
+    assert len(listed) == len(set(listed)) and set(listed) == named
