@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from softbellman import operators as ops
+from softbellman.study import pictures
 from softbellman.study.config import Config
 from softbellman.study.pictures import PANELS, Curves, draw_curves, draw_panel, new_figure
 from softbellman.study.store import Study
 from softbellman.training.metrics import MetricsRow
+
+from .synthetic import synthetic
 
 
 def test_a_picture_is_drawn_and_the_same_each_time(cartpole, tmp_path):
@@ -21,6 +24,16 @@ def test_a_picture_is_drawn_and_the_same_each_time(cartpole, tmp_path):
     blue = np.abs(pixels[..., :3] - np.array([0x00, 0x72, 0xB2]) / 255).max(axis=-1) < 0.02
     assert all(part.sum() > 50 for part in (blue[:384, :576], blue[:384, 576:], blue[384:, :576], blue[384:, 576:]))
     assert "<svg" in draw_curves([study], tmp_path / "curves.svg").read_text()
+
+
+def test_every_line_of_every_operator_is_within_its_panel(tmp_path, monkeypatch):
+    study, drawn = synthetic(tmp_path / "study", seeds=[0, 1]), []
+    monkeypatch.setattr(pictures, "save_picture", lambda figure, path: drawn.append(figure) or path)
+    draw_curves([study], tmp_path / "curves.png")
+    for axis in drawn[0].axes:
+        low, high = axis.get_ylim()
+        values = np.concatenate([np.asarray(line.get_ydata()) for line in axis.lines if len(line.get_xdata()) > 2])
+        assert len(axis.lines) >= 6 and low < np.nanmin(values) and np.nanmax(values) < high
 
 
 def test_what_was_not_measured_is_said_in_its_place(tmp_path):

@@ -151,13 +151,15 @@ def draw_curves(studies: list[Study], path: Path) -> Path:
     figure = new_figure(9.6, 6.4)
     unit = step_unit(np.concatenate([table["env_frames"] / table["agent_steps"] for table in tables]))
     for axis, panel in zip(figure.subplots(2, 2).flat, _OF_TRAINING, strict=True):
+        curves = []
         for number, operator in enumerate(operators):
             lines = {
                 index: (table["agent_steps"], table[panel.column])
                 for index, (run, table) in enumerate(zip(runs, tables, strict=True))
                 if run.operator == operator
             }
-            draw_panel(axis, panel, [Curves(number, lines)], unit)
+            curves.append(Curves(number, lines))
+        draw_panel(axis, panel, curves, unit)
         axis.set_title(panel.title)
     seeds = sorted({run.seed for run in runs})
     add_legend(figure, list(enumerate(operators)))
