@@ -100,6 +100,15 @@ def revision() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
 
+def command_of(script: str, settings: dict) -> str:
+    """Return the command that measures again: its options by name, lists in words, None left out."""
+    words = ["python", f"benchmarks/{script}"]
+    for name, value in settings.items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+    return " ".join(words)
+
+
 def write_results(path: Path, columns: list[str], rows: list[dict], provenance: dict) -> None:
     """Write a table, and beside it, as JSON, how it was made."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,9 +186,8 @@ def main() -> None:
         print(f"{library}: " + ", ".join(f"{name} {number}" for name, number in found.items()))
 
     settings = {key: getattr(options, key) for key in ("game", "pairs", "replay_start", "warmup", "steps", "threads")}
-    flags = " ".join(f"--{key.replace('_', '-')} {value}" for key, value in settings.items())
     provenance = {
-        "command": f"python benchmarks/dqn_speed.py {flags}",
+        "command": command_of("dqn_speed.py", settings),
         "started": started.isoformat(timespec="seconds"),
         "seconds": round((datetime.now(UTC) - started).total_seconds()),
         "revision": revision(),

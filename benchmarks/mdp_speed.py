@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from dqn_speed import RESULTS, busy_cores, describe_hardware, peer_python, revision, write_results
+from dqn_speed import RESULTS, busy_cores, command_of, describe_hardware, peer_python, revision, write_results
 from softbellman import FiniteMDP, operators, solve
 from softbellman.tabular.linear import LinearSolver
 
@@ -203,11 +203,8 @@ def main() -> None:
 
     stem = "mdp_speed_large" if options.large else "mdp_speed"
     settings = {k: v for k, v in vars(options).items() if k not in ("out", "peer_python", "quick")}
-    flags = (
-        f"--{k} {' '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in settings.items() if v is not None
-    )
     provenance = {
-        "command": " ".join(["python benchmarks/mdp_speed.py", *flags]),
+        "command": command_of("mdp_speed.py", settings),
         "started": started.isoformat(timespec="seconds"),
         "seconds": round((datetime.now(UTC) - started).total_seconds()),
         "revision": revision(),

@@ -18,7 +18,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dqn_speed import RESULTS, busy_cores, describe_hardware, keep_to_cores, peer_python, revision, write_results
+from dqn_speed import (
+    RESULTS,
+    busy_cores,
+    command_of,
+    describe_hardware,
+    keep_to_cores,
+    peer_python,
+    revision,
+    write_results,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ROOT / "benchmarks" / "peers"
@@ -171,11 +180,8 @@ def main() -> None:
     print(f"on {hardware['cpu']}, {options.threads} of {hardware['cores']} cores, {hardware['memory_gib']} GiB")
 
     settings = {key: getattr(options, key) for key in ("game", "rounds", "runs", "steps", "warmup", "threads")}
-    flags = " ".join(
-        f"--{key} {' '.join(map(str, value)) if isinstance(value, list) else value}" for key, value in settings.items()
-    )
     provenance = {
-        "command": f"python benchmarks/minatar_speed.py {flags}",
+        "command": command_of("minatar_speed.py", settings),
         "started": started.isoformat(timespec="seconds"),
         "seconds": round((datetime.now(UTC) - started).total_seconds()),
         "revision": revision(),

@@ -75,11 +75,17 @@ def fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{item.name}", value
 
 
-def effective(config: "Config", environments: Sequence[str]) -> list[tuple[str, Any]]:
-    """Lists the dotted names and values of all fields that have an effect on runs in these environments."""
+def effective(config: "Config", environments: Sequence[str], network: str | None = None) -> list[tuple[str, Any]]:
+    """Lists the dotted names and values of all fields that have an effect on runs in these environments.
+
+    Args:
+        config: the configuration.
+        environments: their names.
+        network: the kind of network, where it is known; else what `network.kind` says.
+    """
     games = {environment.partition("/")[0] for environment in environments}
     idle = [f"{section}." for section, kind in (("protocol", "atari"), ("minatar", "minatar")) if kind not in games]
-    kind = config.network.kind
+    kind = network or config.network.kind
     if kind in ("nature_cnn", "minatar_cnn") or (kind == "auto" and games <= {"atari", "minatar"}):
         idle.append("network.hidden")
     if config.learner.optimizer == "adam":

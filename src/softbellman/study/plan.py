@@ -52,7 +52,7 @@ class Plan(NamedTuple):
 
     def settings(self) -> list[tuple[str, Any]]:
         """Lists the dotted names and values of all fields that have an effect in this run."""
-        return effective(self.config, [self.environment])
+        return effective(self.config, [self.environment], self.network)
 
     def summary(self) -> list[tuple[str, str]]:
         """Says what will be run: a few labels, each with a text."""

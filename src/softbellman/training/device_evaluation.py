@@ -62,8 +62,7 @@ def play(
     Raises:
         ValueError: as `check_side_by_side`.
     """
-    check_side_by_side(loop)
-    copies = loop.test_episodes or 1
+    copies = check_side_by_side(loop)
     longest = loop.test_steps // copies
     act_keys = streams.keys(seeds, Role.TEST)
     env_keys = jnp.stack([copy_keys(seed, training=False, num_envs=copies) for seed in seeds])

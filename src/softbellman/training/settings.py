@@ -129,8 +129,8 @@ def check(learner: LearnerSettings, loop: LoopSettings) -> None:
         _require(value % copies == 0, f"{name} ({value}) must be a multiple of loop.num_envs ({copies}).")
 
 
-def check_side_by_side(loop: LoopSettings) -> None:
-    """Refuses test phases whose games can't be played side by side, as they are on the device.
+def check_side_by_side(loop: LoopSettings) -> int:
+    """Returns how many games of a test phase are played side by side, as they are on the device; all, or it refuses.
 
     Raises:
         ValueError: with what to change.
@@ -143,6 +143,7 @@ def check_side_by_side(loop: LoopSettings) -> None:
         f"loop.test_steps ({loop.test_steps}) leaves no step for each of loop.test_episodes ({games}) games, which are "
         "played side by side; raise the one or lower the other.",
     )
+    return games
 
 
 def _require(condition: bool, message: str) -> None:
