@@ -130,7 +130,7 @@ def test_a_run_that_fails_ends_with_code_1_and_one_that_is_stopped_with_code_130
     monkeypatch.syspath_prepend(tmp_path)
     for name, error in (("Failing", "RuntimeError"), ("Wrong", "ValueError")):
         code, _, errors = softbellman("train", f"gym/failing:{name}-v0", *TINY, "--out", name)
-        assert code == 1
+        assert code == 1, errors
         (line,) = errors.splitlines()
         assert line.startswith(f"softbellman: the run failed: {error}: the simulator is gone (all of it: {name}/runs/")
         assert "Traceback" in Path(line.partition("all of it: ")[2].rstrip(")")).read_text()
@@ -146,7 +146,8 @@ def test_a_run_that_diverged_before_its_first_test_ends_with_code_1_then_and_whe
     code, _, errors = softbellman(
         "train", "gym/failing:Rich-v0", *TINY, "--learner.huber-delta", "1e20", "--out", "study"
     )
-    assert code == 1 and errors.endswith("softbellman: no run is left: the loss is no longer finite\n")
+    assert code == 1, errors
+    assert errors.endswith("softbellman: no run is left: the loss is no longer finite\n")
     assert "good state" not in errors  # there was none yet
     code, out, errors = softbellman("resume", "study")
     assert code == 1 and errors.endswith("softbellman: the runs of these seeds diverged: 0\n") and "score" not in out

@@ -286,7 +286,7 @@ RICH = """
             self.moments += 1
             return np.zeros(1, np.float32), 1e30 if self.moments == 250 else 1.0, self.moments % 10 == 0, False, {}
 
-    gymnasium.register("Rich-v0", Rich)
+    gymnasium.register("Wealth-v0", Rich)
 """
 
 
@@ -294,7 +294,7 @@ def test_a_loss_that_is_not_finite_marks_the_run_and_says_where_its_last_good_st
     (tmp_path / "wealth.py").write_text(textwrap.dedent(RICH))
     monkeypatch.syspath_prepend(tmp_path)
     study = study_of(
-        tmp_path / "study", AT_EVERY_STEP | {"learner.huber_delta": 1e20}, environment="gym/wealth:Rich-v0"
+        tmp_path / "study", AT_EVERY_STEP | {"learner.huber_delta": 1e20}, environment="gym/wealth:Wealth-v0"
     )
     notes = []
     with pytest.raises(Diverged):

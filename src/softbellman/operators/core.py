@@ -96,6 +96,10 @@ class Maximum(Operator):
         best = row.xp.astype(row.legal & (row.z == 0), row.z.dtype)
         return row.normalise(row.xp.where(row.xp.cumulative_sum(best, axis=-1) == 1, best, 0.0))
 
+    def offset(self, row: Row) -> Array:
+        """Give 0."""
+        return row.xp.zeros_like(row.best)
+
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative, which is the policy."""
         return self.weights(q, where)
