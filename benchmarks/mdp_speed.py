@@ -1,7 +1,7 @@
 """Compare the speed of softbellman's exact solver with other libraries', on the same finite MDPs.
 
-    .venv/bin/python benchmarks/mdp_speed.py                 # everything; about an hour on an idle machine
-    .venv/bin/python benchmarks/mdp_speed.py --quick         # does it run at all? Small MDPs, short limits
+    .venv/bin/python benchmarks/mdp_speed.py                 # everything; about 45 minutes on an idle machine
+    .venv/bin/python benchmarks/mdp_speed.py --quick         # does it run at all? Small MDPs, once each
     .venv/bin/python benchmarks/mdp_speed.py --large 1000000 # a million states: time and memory, softbellman alone
 
 Makes an environment for the other libraries under build/benchmarks/, measures each in a process of its own, prints
@@ -151,20 +151,33 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--gammas", type=float, nargs="+", default=[0.99, 0.999, 0.9999])
     parser.add_argument("--accuracy", type=float, default=1e-8, help="largest error of the values (1e-8)")
     parser.add_argument("--repeats", type=int, default=5, help="of each measurement, of which the median counts (5)")
-    parser.add_argument("--limit", type=float, default=200.0, help="seconds for one method of one library (200)")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds for one method of one library (60)")
     parser.add_argument("--libraries", nargs="*", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--large", type=int, metavar="STATES", help="solve two MDPs of so many states, nothing else")
-    parser.add_argument("--quick", action="store_true", help="small MDPs, one gamma, limit 60 s")
+    parser.add_argument("--quick", action="store_true", help="small MDPs, one gamma, measured once")
     parser.add_argument("--peer-python", type=Path, help="a Python that has the other libraries already")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for CSV and JSON")
     options = parser.parse_args()
     options.gammas.sort()
     if options.quick:
-        options.side, options.states, options.gammas, options.limit, options.repeats = 20, 2_000, [0.99], 60.0, 1
+        options.side, options.states, options.gammas, options.repeats = 20, 2_000, [0.99], 1
     if options.large:
         options.libraries, options.gammas, options.repeats = [], [0.99], 1
         options.side, options.states, options.limit = round(options.large**0.5), options.large, 3_600.0
     return options
+
+
+def provenance(options: argparse.Namespace, started: datetime) -> dict:
+    """Say how the measurements so far were made."""
+    settings = {k: v for k, v in vars(options).items() if k not in ("out", "peer_python", "quick")}
+    return {
+        "command": command_of("mdp_speed.py", settings),
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round((datetime.now(UTC) - started).total_seconds()),
+        "revision": revision(),
+        "settings": settings,
+        "hardware": describe_hardware(),
+    }
 
 
 def main() -> None:
@@ -176,6 +189,7 @@ def main() -> None:
         python = peer_python(folder / "mdp", PEER_REQUIREMENTS, "quantecon, pymdptoolbox and mdpsolver")
     started = datetime.now(UTC)
     rows, comparisons, versions, bounds = [], {}, {}, {}
+    stem = "mdp_speed_large" if options.large else "mdp_speed"
     hopeless = set()  # over the limit at a lower gamma, which is easier
     for name, (kernel, reward) in {"grid": grid(options.side), "random": scattered(options.states)}.items():
         path = folder / f"{name}.npz"
@@ -200,21 +214,8 @@ def main() -> None:
             comparisons[f"{name} {gamma:g}"] = compare(here)
             print(f"{name} {gamma:g}: {comparisons[f'{name} {gamma:g}']}", flush=True)
             rows += here
-
-    stem = "mdp_speed_large" if options.large else "mdp_speed"
-    settings = {k: v for k, v in vars(options).items() if k not in ("out", "peer_python", "quick")}
-    provenance = {
-        "command": command_of("mdp_speed.py", settings),
-        "started": started.isoformat(timespec="seconds"),
-        "seconds": round((datetime.now(UTC) - started).total_seconds()),
-        "revision": revision(),
-        "comparisons": comparisons,
-        "error_bounds_of_the_exact_values": bounds,
-        "settings": settings,
-        "hardware": describe_hardware(),
-        "versions": versions,
-    }
-    write_results(options.out / f"{stem}.csv", COLUMNS, rows, provenance)
+            facts = {"comparisons": comparisons, "error_bounds_of_the_exact_values": bounds, "versions": versions}
+            write_results(options.out / f"{stem}.csv", COLUMNS, rows, provenance(options, started) | facts)
 
 
 if __name__ == "__main__":

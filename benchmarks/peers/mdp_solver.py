@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 Solver = Callable[[float], tuple[np.ndarray, int]]  # a tolerance, to values and a number of iterations
-LONGEST = 60.0  # seconds that repetitions may take together
+LONGEST = 20.0  # seconds that repetitions may take together
 
 
 def softbellman(kernel: sparse.csr_array, reward: np.ndarray, gamma: float, method: str, operator: str) -> Solver:

@@ -280,6 +280,21 @@ def test_the_singular_branch_of_a_linear_system_gives_the_plain_step():
     assert solver.solve(np.array([[1.0]]), np.array([3.0]), 1e-10).tolist() == [6.0]
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1.0, 1e30])
+def test_a_linear_system_is_as_easy_whatever_the_size_of_its_numbers(size, monkeypatch):
+    def refuse(matrix):
+        raise AssertionError("factorised")
+
+    monkeypatch.setattr(linear, "_factorise", refuse)
+    states = np.arange(linear.SMALL + 1)
+    kernel = sparse.csr_array((np.ones(states.size), (states, np.roll(states, 7))))
+    b = size * np.cos(states)
+    x = linear.LinearSolver(FiniteMDP(kernel, np.zeros((states.size, 1)), 0.5)).solve(
+        np.ones((states.size, 1)), b, 1e-8
+    )
+    np.testing.assert_allclose(x - 0.5 * (kernel @ x), b, atol=1e-7 * size)
+
+
 # Bounds
 
 

@@ -84,15 +84,19 @@ class LinearSolver:
         def apply(x: Values) -> Values:
             return x - discount * (chain @ x)
 
+        scale = float(np.abs(b).max())
+        if scale == 0:
+            return np.zeros_like(b), True
         matrix, precondition = (
             f and krylov.LinearOperator(chain.shape, f, dtype=b.dtype)  # pyright: ignore
             for f in (apply, factors)
         )
         with np.errstate(all="ignore"):  # a breakdown shows in the result
-            x, failed = krylov.bicgstab(matrix, b, rtol=accuracy, atol=0.0, maxiter=rounds, M=precondition)
+            # To SciPy a residual whose square is below 1e-32 is a breakdown, however small b itself is.
+            x, failed = krylov.bicgstab(matrix, b / scale, rtol=accuracy, atol=0.0, maxiter=rounds, M=precondition)
         if not np.isfinite(x).all():
             return np.zeros_like(b), False
-        return x, failed == 0
+        return x * scale, failed == 0
 
 
 def transitions(mdp: FiniteMDP, weights: Values) -> Any:
