@@ -109,14 +109,26 @@ def command_of(script: str, settings: dict) -> str:
     return " ".join(words)
 
 
-def write_results(path: Path, columns: list[str], rows: list[dict], provenance: dict) -> None:
+def provenance(script: str, settings: dict, started: datetime) -> dict:
+    """Say how the measurements so far were made."""
+    return {
+        "command": command_of(script, settings),
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round((datetime.now(UTC) - started).total_seconds()),
+        "revision": revision(),
+        "settings": settings,
+        "hardware": describe_hardware(),
+    }
+
+
+def write_results(path: Path, columns: list[str], rows: list[dict], facts: dict) -> None:
     """Write a table, and beside it, as JSON, how it was made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    path.with_suffix(".json").write_text(json.dumps(provenance, indent=2) + "\n")
+    path.with_suffix(".json").write_text(json.dumps(facts, indent=2) + "\n")
     print(f"written: {path}, {path.with_suffix('.json')}")
 
 
@@ -186,18 +198,12 @@ def main() -> None:
         print(f"{library}: " + ", ".join(f"{name} {number}" for name, number in found.items()))
 
     settings = {key: getattr(options, key) for key in ("game", "pairs", "replay_start", "warmup", "steps", "threads")}
-    provenance = {
-        "command": command_of("dqn_speed.py", settings),
-        "started": started.isoformat(timespec="seconds"),
-        "seconds": round((datetime.now(UTC) - started).total_seconds()),
-        "revision": revision(),
+    facts = provenance("dqn_speed.py", settings, started) | {
         "median_steps_per_second": medians,
         "ratio_of_medians": medians[OURS] / medians[THEIRS],
-        "settings": settings,
-        "hardware": hardware,
         "versions": versions,
     }
-    write_results(options.out / "dqn_speed.csv", COLUMNS, rows, provenance)
+    write_results(options.out / "dqn_speed.csv", COLUMNS, rows, facts)
 
 
 if __name__ == "__main__":

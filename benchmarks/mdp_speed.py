@@ -1,6 +1,6 @@
 """Compare the speed of softbellman's exact solver with other libraries', on the same finite MDPs.
 
-    .venv/bin/python benchmarks/mdp_speed.py                 # everything; about 45 minutes on an idle machine
+    .venv/bin/python benchmarks/mdp_speed.py                 # everything, each method for a minute at most
     .venv/bin/python benchmarks/mdp_speed.py --quick         # does it run at all? Small MDPs, once each
     .venv/bin/python benchmarks/mdp_speed.py --large 1000000 # a million states: time and memory, softbellman alone
 
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from dqn_speed import RESULTS, busy_cores, command_of, describe_hardware, peer_python, revision, write_results
+from dqn_speed import RESULTS, busy_cores, peer_python, provenance, write_results
 from softbellman import FiniteMDP, operators, solve
 from softbellman.tabular.linear import LinearSolver
 
@@ -167,19 +167,6 @@ def read_options() -> argparse.Namespace:
     return options
 
 
-def provenance(options: argparse.Namespace, started: datetime) -> dict:
-    """Say how the measurements so far were made."""
-    settings = {k: v for k, v in vars(options).items() if k not in ("out", "peer_python", "quick")}
-    return {
-        "command": command_of("mdp_speed.py", settings),
-        "started": started.isoformat(timespec="seconds"),
-        "seconds": round((datetime.now(UTC) - started).total_seconds()),
-        "revision": revision(),
-        "settings": settings,
-        "hardware": describe_hardware(),
-    }
-
-
 def main() -> None:
     """Measure, print, write."""
     options = read_options()
@@ -189,6 +176,7 @@ def main() -> None:
         python = peer_python(folder / "mdp", PEER_REQUIREMENTS, "quantecon, pymdptoolbox and mdpsolver")
     started = datetime.now(UTC)
     rows, comparisons, versions, bounds = [], {}, {}, {}
+    settings = {k: v for k, v in vars(options).items() if k not in ("out", "peer_python", "quick")}
     stem = "mdp_speed_large" if options.large else "mdp_speed"
     hopeless = set()  # over the limit at a lower gamma, which is easier
     for name, (kernel, reward) in {"grid": grid(options.side), "random": scattered(options.states)}.items():
@@ -214,8 +202,9 @@ def main() -> None:
             comparisons[f"{name} {gamma:g}"] = compare(here)
             print(f"{name} {gamma:g}: {comparisons[f'{name} {gamma:g}']}", flush=True)
             rows += here
-            facts = {"comparisons": comparisons, "error_bounds_of_the_exact_values": bounds, "versions": versions}
-            write_results(options.out / f"{stem}.csv", COLUMNS, rows, provenance(options, started) | facts)
+            facts = provenance("mdp_speed.py", settings, started)
+            facts |= {"comparisons": comparisons, "error_bounds_of_the_exact_values": bounds, "versions": versions}
+            write_results(options.out / f"{stem}.csv", COLUMNS, rows, facts)
 
 
 if __name__ == "__main__":

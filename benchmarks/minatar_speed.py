@@ -21,11 +21,10 @@ from typing import Any, NamedTuple
 from dqn_speed import (
     RESULTS,
     busy_cores,
-    command_of,
     describe_hardware,
     keep_to_cores,
     peer_python,
-    revision,
+    provenance,
     write_results,
 )
 
@@ -180,18 +179,12 @@ def main() -> None:
     print(f"on {hardware['cpu']}, {options.threads} of {hardware['cores']} cores, {hardware['memory_gib']} GiB")
 
     settings = {key: getattr(options, key) for key in ("game", "rounds", "runs", "steps", "warmup", "threads")}
-    provenance = {
-        "command": command_of("minatar_speed.py", settings),
-        "started": started.isoformat(timespec="seconds"),
-        "seconds": round((datetime.now(UTC) - started).total_seconds()),
-        "revision": revision(),
+    facts = provenance("minatar_speed.py", settings, started) | {
         "medians": [case._asdict() | {"steps_per_second": speed} for case, speed in medians.items()],
         "best": best,
-        "settings": settings,
-        "hardware": hardware,
         "versions": versions,
     }
-    write_results(options.out / "minatar_speed.csv", COLUMNS, rows, provenance)
+    write_results(options.out / "minatar_speed.csv", COLUMNS, rows, facts)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,12 @@ def test_closed_form_against_automatic_differentiation(differentiable, op):
     assert np.asarray(op.gradient(q, selector)) == pytest.approx(np.asarray(automatic), abs=8 * differentiable.eps)
 
 
+def test_a_tie_goes_to_the_first_by_automatic_differentiation_too(differentiable):
+    tied = differentiable.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])
+    automatic = np.asarray(differentiable.gradient(ops.maximum(), tied))
+    assert automatic.tolist() == np.asarray(ops.maximum().gradient(tied)).tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
 def test_softmax_gradient_worked_out_by_hand():
     """At (0, 3) with tau = 1 it is negative in the first action, and its l1 norm is above 1."""
     assert ops.softmax(1.0).gradient([0.0, 3.0]) == pytest.approx([-0.0881, 1.0881], abs=1e-4)

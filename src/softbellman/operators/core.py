@@ -97,8 +97,8 @@ class Maximum(Operator):
         return row.normalise(row.xp.where(row.xp.cumulative_sum(best, axis=-1) == 1, best, 0.0))
 
     def offset(self, row: Row) -> Array:
-        """Give 0."""
-        return row.xp.zeros_like(row.best)
+        """Give 0; where a derivative may be taken, a 0 with which a tie goes to the first, as `gradient` says."""
+        return row.xp.zeros_like(row.best) if compat.is_numpy_array(row.z) else super().offset(row)
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative, which is the policy."""
