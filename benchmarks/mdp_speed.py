@@ -1,6 +1,6 @@
 """Compare the speed of softbellman's exact solver with other libraries', on the same finite MDPs.
 
-    .venv/bin/python benchmarks/mdp_speed.py                 # everything, each method for a minute at most
+    .venv/bin/python benchmarks/mdp_speed.py                 # everything, each method for 40 seconds at most
     .venv/bin/python benchmarks/mdp_speed.py --quick         # does it run at all? Small MDPs, once each
     .venv/bin/python benchmarks/mdp_speed.py --large 1000000 # a million states: time and memory, softbellman alone
 
@@ -151,7 +151,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--gammas", type=float, nargs="+", default=[0.99, 0.999, 0.9999])
     parser.add_argument("--accuracy", type=float, default=1e-8, help="largest error of the values (1e-8)")
     parser.add_argument("--repeats", type=int, default=5, help="of each measurement, of which the median counts (5)")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds for one method of one library (60)")
+    parser.add_argument("--limit", type=float, default=40.0, help="seconds for one method of one library (40)")
     parser.add_argument("--libraries", nargs="*", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--large", type=int, metavar="STATES", help="solve two MDPs of so many states, nothing else")
     parser.add_argument("--quick", action="store_true", help="small MDPs, one gamma, measured once")

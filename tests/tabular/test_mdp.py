@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy import sparse
 
 from softbellman import operators as ops
 from softbellman.tabular import FiniteMDP, solve
+from softbellman.tabular.kernel import shortfall
 
 TRANSITION = np.array([[[0.5, 0.5, 0.0], [0.0, 0.8, 0.2]], [[0.0, 1.0, 0.0], [0.1, 0.0, 0.9]], [[0, 0, 1], [1, 0, 0]]])
 REWARD = np.array([[5.0, 10.0], [-1.0, 2.0], [0.0, 1.0]])
@@ -304,6 +306,29 @@ def test_without_gymnasium_one_line_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(ImportError, match=r'pip install "softbellman\[train\]"'):
         FiniteMDP.from_gymnasium("FrozenLake-v1", 0.99)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_what_a_row_lacks_of_1_is_found_in_spite_of_rounding(form):
+    rows = np.random.default_rng(0).dirichlet(np.full(30, 0.3), size=50)
+    rows[10:20] *= 1 - rows[10:20, :1]  # some lack more
+    exact = [1 - sum(Fraction(float(p)) for p in row) for row in rows]
+    found = shortfall(form(rows))
+    assert any(0 < abs(x) < 2**-53 for x in exact)  # less than float64 has room for beside 1
+    for x, y in zip(exact, found, strict=True):
+        assert abs(Fraction(float(y)) - x) <= abs(x) / 2**52 + Fraction(1, 2**70)
+
+
+def test_other_rewards_share_the_kernel():
+    legal = [[True, True], [True, False], [True, True]]
+    old = FiniteMDP(np.full((3, 2, 3), 1 / 3), np.ones((3, 2)), 0.5, terminal=[False, False, True], legal=legal)
+    mdp = old.with_reward([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
+    assert mdp.reward.tolist() == [[1, 2], [3, 0], [0, 0]] and old.reward.tolist() == [[1, 1], [1, 0], [0, 0]]
+    assert mdp.kernel is old.kernel and mdp.backup(np.zeros(3)).tolist() == [[1, 2], [3, -np.inf], [0, 0]]
+    with pytest.raises(ValueError, match=r"reward has shape \[3\]; it must be \[3, 2\]"):
+        old.with_reward(np.zeros(3))
+    with pytest.raises(ValueError, match="reward of state 1, action 0 is inf; it must be finite"):
+        old.with_reward([[1.0, 2.0], [np.inf, 0.0], [5.0, 6.0]])
 
 
 def test_the_package_gives_the_tabular_part_when_asked():

@@ -408,9 +408,31 @@ def test_a_softmax_that_is_the_mean_has_the_mean_below():
 
 def test_rounding_that_limits_what_can_be_proved_is_said():
     mdp = small(0.999999)
-    solution = solve(mdp, ops.maximum())
+    solution = solve(mdp, ops.maximum(), tolerance=1e-13)
     assert solution.converged and solution.unique == "proved"
     assert len(solution.notes) == 1 and solution.notes[0].startswith("Rounding in float64 limits")
+    q, _ = exact_solution(mdp, solution.policy)
+    assert_encloses(solution, mdp, q)
+
+
+@pytest.mark.parametrize(("method", "gamma", "tolerance"), [("newton", 0.999999, 1e-7), ("iteration", 0.999, 1e-10)])
+@pytest.mark.parametrize("case", ["dense", "sparse", "illegal", "ends"])
+def test_a_gamma_near_1_needs_no_digits_for_what_all_values_share(case, method, gamma, tolerance):
+    rng = np.random.default_rng(3)
+    transition = rng.dirichlet(np.ones(6), size=(6, 3))
+    legal, terminal = np.arange(18).reshape(6, 3) != (0 if case == "illegal" else -1), np.zeros(6, bool)
+    if case == "ends":  # rarely
+        terminal[5] = True
+        transition[..., 5] = (1 - gamma) * transition[..., :5].sum(axis=-1)
+        transition /= transition.sum(axis=-1, keepdims=True)
+    form = sparse.csr_array(transition.reshape(-1, 6)) if case == "sparse" else transition
+    mdp = FiniteMDP(form, rng.normal(size=(6, 3)), gamma, terminal=terminal, legal=legal)
+    solution = solve(mdp, ops.maximum(), method=method, tolerance=tolerance)
+    floor = Enclosure.of(mdp, lipschitz=1.0, by_shifts=True).floor(solution.values, solution.q)
+    assert floor > 2 * tolerance
+    assert np.max(solution.upper[mdp.legal] - solution.lower[mdp.legal]) < 2 * tolerance
+    assert solution.converged and solution.notes == ()
+    assert not solution.lower[terminal].any() and not solution.upper[terminal].any()
     q, _ = exact_solution(mdp, solution.policy)
     assert_encloses(solution, mdp, q)
 
@@ -492,7 +514,7 @@ def test_l20_newton_finds_the_fixed_point_that_iteration_goes_round():
 def test_l20_two_identical_actions_end_within_two_rounds_and_the_first_is_taken():
     once = np.random.default_rng(0).dirichlet(np.ones(20), size=20)
     mdp = FiniteMDP(np.stack([once, once], axis=1), np.ones((20, 2)) * np.arange(20)[:, None], 0.99)
-    solution = solve(mdp, ops.maximum())
+    solution = solve(mdp, ops.maximum(), tolerance=1e-9)
     assert solution.iterations <= 2 and solution.converged
     assert solution.policy.tolist() == [[1.0, 0.0]] * 20
 

@@ -6,13 +6,13 @@ the maximum; the proof asks for these two laws and no more). An ending counts as
 a constant in state s and action a is `gamma * (probability of going on)`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from scipy import sparse
 
-from softbellman.tabular.kernel import Values
+from softbellman.tabular.kernel import Values, shortfall
 from softbellman.tabular.mdp import FiniteMDP
 
 UNIT = 2.0**-53  # the largest relative error of one operation in float64
@@ -29,6 +29,7 @@ class Enclosure:
         rate: a factor below 1 by which the Bellman operator contracts in the maximum norm; None if none is known.
         by_shifts: the operator is monotone and translation-equivariant.
         successors: the most next states that any action has.
+        blur: how far the rewards may be from those meant.
     """
 
     mdp: FiniteMDP
@@ -38,6 +39,7 @@ class Enclosure:
     rate: float | None
     by_shifts: bool
     successors: int
+    blur: float = 0.0
 
     @classmethod
     def of(cls, mdp: FiniteMDP, *, lipschitz: float, by_shifts: bool) -> Self:
@@ -94,11 +96,26 @@ class Enclosure:
         return self._rounding_of_backup(values) + UNIT * (4 * q.shape[1] + 8) * float(np.max(q.max(axis=1) - worst))
 
     def _rounding_of_backup(self, values: Values) -> float:
-        return UNIT * (self.successors + 4) * float(np.abs(self.mdp.reward).max() + np.abs(values).max())
+        size = float(np.abs(self.mdp.reward).max() + np.abs(values).max())
+        return UNIT * (self.successors + 4) * size + self.blur
 
     def floor(self, values: Values, q: Values) -> float:
         """Gives the error of Q below which rounding hides all progress."""
         return self.largest * self.rounding(values, q) / (1 - self.largest)
+
+    def measured_from(self, center: float) -> Self:
+        """Gives the same for values that are measured from `center`, if the operator is translation-equivariant.
+
+        `center + V` is a fixed point if V is one with the rewards `reward - (1 - discount) * center`. The small number
+        `1 - discount` is found without the rounding that its definition suggests.
+        """
+        mdp, legal = self.mdp, self.mdp.legal & ~self.mdp.terminal[:, None]
+        leak = (1 - mdp.gamma) + mdp.gamma * shortfall(mdp.kernel).reshape(legal.shape)
+        change = np.where(legal, leak * center, 0.0)
+        reward = mdp.reward - change
+        rounding = UNIT * float(5 * np.abs(change).max() + np.abs(reward).max())
+        lost = self.successors**2 * UNIT * 2.0**-27 * abs(center)  # in the sum of the small parts of probabilities
+        return replace(self, mdp=mdp.with_reward(reward), blur=self.blur + rounding + lost)
 
     def bounds(self, values: Values, q: Values, residual: Values) -> tuple[Values, Values]:
         """Encloses the fixed point: `lower <= Q* <= upper`, `[S, A]` each, rounding included.

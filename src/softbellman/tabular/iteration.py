@@ -20,12 +20,17 @@ SETTLED = 0.01  # the part of the policy that changes in a step below which it i
 
 
 class Problem(NamedTuple):
-    """What is to be solved, and how well: `tolerance` in units of value."""
+    """What is to be solved, and how well: `tolerance` in units of value; its values are measured from `center`."""
 
-    mdp: FiniteMDP
     operator: Operator
     enclosure: Enclosure
     tolerance: float
+    center: float = 0.0
+
+    @property
+    def mdp(self) -> FiniteMDP:
+        """The MDP whose fixed point is sought, `center` below that of the one asked about."""
+        return self.enclosure.mdp
 
 
 class Point(NamedTuple):
@@ -44,12 +49,14 @@ class Run(NamedTuple):
     """Where a start led.
 
     Attributes:
+        problem: the one that the point is of.
         point: the last one, or the best.
         iterations: how often the Bellman operator was applied.
         converged: the error is within the tolerance, or as small as rounding lets it be.
         cycle: the period after which the values came back; None if they did not.
     """
 
+    problem: Problem
     point: Point
     iterations: int
     converged: bool
@@ -78,6 +85,24 @@ def is_solved(problem: Problem, point: Point, blur: float = 1.0) -> bool:
     return point.error <= max(problem.tolerance - 2 * floor, blur * floor)
 
 
+def sharpened(problem: Problem, point: Point) -> tuple[Problem, Values] | None:
+    """Measures values from the middle of the solution, if rounding hides it and does so less there; None otherwise.
+
+    Near `gamma = 1` almost all digits of the values tell what they have in common, and few are left for the rest.
+    """
+    enclosure, going = problem.enclosure, ~problem.mdp.terminal
+    floor = enclosure.floor(point.values, point.q)
+    enough = point.error <= problem.tolerance - 2 * floor
+    if enough or problem.center or not enclosure.by_shifts or not going.any():
+        return None
+    values = point.values + (point.low + point.high) / 2
+    center = float(values[going].min() + values[going].max()) / 2
+    nearer, rest = enclosure.measured_from(center), np.where(going, values - center, 0.0)
+    if nearer.floor(rest, point.q) > floor / 2:
+        return None
+    return problem._replace(enclosure=nearer, center=center), rest
+
+
 def iterate(problem: Problem, values: Values, max_iterations: int | None = None) -> Run:
     """Replaces V by `op(backup(V))` until it stands still, or comes back to where it was."""
     watched, watched_at = values, 0
@@ -87,15 +112,18 @@ def iterate(problem: Problem, values: Values, max_iterations: int | None = None)
         point = evaluate(problem, values)
         k += 1
         if is_solved(problem, point):
-            return Run(point, k, True, None)
+            if (nearer := sharpened(problem, point)) is None:
+                return Run(problem, point, k, True, None)
+            problem, values = nearer
+            continue
         if max_iterations is None:
             max_iterations = PATIENCE if rate is None else _enough(point.error, problem, rate)
         if k >= max_iterations:
-            return Run(point, k, False, None)
+            return Run(problem, point, k, False, None)
         if rate is None:  # Brent's algorithm
             if k > watched_at + 1 and np.abs(values - watched).max() <= 1e-10 * np.abs(point.residual).max():
                 standing = is_solved(problem, point, blur=1e4)  # going round in the last bits is standing still
-                return Run(point, k, standing, None if standing else k - watched_at)
+                return Run(problem, point, k, standing, None if standing else k - watched_at)
             if k >= 2 * watched_at:
                 watched, watched_at = values, k
         values = point.after
@@ -117,7 +145,14 @@ def newton(problem: Problem, values: Values, linear: LinearSolver, max_iteration
     best, k = evaluate(problem, values), 1
     point, last, setbacks = best, None, 0
     accuracy, stalls = ROUGH, True
-    while not is_solved(problem, point):
+    while True:
+        if is_solved(problem, point):
+            if (nearer := sharpened(problem, point)) is None:
+                return Run(problem, point, k, True, None)
+            problem, values = nearer
+            best = point = evaluate(problem, values)
+            k += 1
+            continue
         if k == (max_iterations or MOST_STEPS) or setbacks > SETBACKS:
             return _give_up(problem, best, k, max_iterations)
         start = _sweep(problem, point) if stalls else point
@@ -129,7 +164,6 @@ def newton(problem: Problem, values: Values, linear: LinearSolver, max_iteration
         stalls, setbacks = gain > 0.5, setbacks + (gain >= 1)
         enough = 0.1 * problem.tolerance / max(point.error, problem.tolerance)
         accuracy = enough if FINE <= enough <= ROUGH else ROUGH
-    return Run(point, k, True, None)
 
 
 def _sweep(problem: Problem, point: Point) -> Point:
@@ -158,8 +192,8 @@ def _step(
 def _give_up(problem: Problem, best: Point, k: int, max_iterations: int | None) -> Run:
     """Goes on from the best point by plain iteration, if there are iterations left and a need."""
     if is_solved(problem, best, blur=100):
-        return Run(best, k, True, None)
+        return Run(problem, best, k, True, None)
     if max_iterations is not None and k >= max_iterations:
-        return Run(best, k, False, None)
+        return Run(problem, best, k, False, None)
     rest = iterate(problem, best.values, max_iterations and max_iterations - k)
     return rest._replace(iterations=rest.iterations + k)

@@ -13,7 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from softbellman.operators import Operator
-from softbellman.tabular.kernel import Kernel, Values, check_indices, expected, normalised, products, read_mask, stacked
+from softbellman.tabular.kernel import (
+    Kernel,
+    Values,
+    check_indices,
+    cut,
+    expected,
+    normalised,
+    products,
+    read_mask,
+    stacked,
+)
 
 Outcome = tuple[float, Hashable, float, bool]  # probability, next state, reward, terminated
 
@@ -84,10 +94,11 @@ class FiniteMDP:
             )
         active = allowed & ~ends[:, None]
         kernel, _ = normalised(kernel, active)
-        self._set(kernel, np.where(active, expected(reward, kernel, shape), 0.0), gamma, allowed, ends)
+        reward = expected(reward, kernel, shape)
+        self._set(cut(kernel, ends), np.where(active, reward, 0.0), gamma, allowed, ends)
 
     def _set(self, kernel: Kernel, reward: Values, gamma: float, legal: NDArray, terminal: NDArray) -> None:
-        """Checks what is left to check, cuts the ways into terminal states, and freezes it all."""
+        """Checks what is left to check, and freezes it all."""
         if not 0 <= gamma < 1:
             raise ValueError(
                 f"gamma ({gamma}) must be at least 0 and below 1: without a discount the values of a policy that never "
@@ -97,11 +108,6 @@ class FiniteMDP:
         if wrong.any():
             state, action = np.argwhere(wrong)[0]
             raise ValueError(f"reward of state {state}, action {action} is {reward[state, action]}; it must be finite.")
-        if terminal.any() and isinstance(kernel, np.ndarray):
-            kernel[:, terminal] = 0.0
-        elif terminal.any():
-            kernel.data[terminal[kernel.indices]] = 0.0
-            kernel.eliminate_zeros()
         # Actions on the outer axis in memory: what operators do along actions is then done for all states at once.
         legal = np.asfortranarray(legal)
         offset = np.asfortranarray(np.where(legal, reward, -np.inf))
@@ -173,7 +179,9 @@ class FiniteMDP:
         kernel, sums = normalised(kernel, legal)
         gains = np.bincount(rows, weights=products(p, r), minlength=num_states * num_actions) / sums
         mdp = cls.__new__(cls)
-        mdp._set(kernel[:, :num_states], gains.reshape(shape), gamma, legal | terminal[:, None], terminal)
+        mdp._set(
+            cut(kernel[:, :num_states], terminal), gains.reshape(shape), gamma, legal | terminal[:, None], terminal
+        )
         return mdp
 
     @classmethod
@@ -262,6 +270,20 @@ class FiniteMDP:
 
     def __repr__(self) -> str:
         return f"FiniteMDP({self.num_states} states, {self.num_actions} actions, gamma {self.gamma:g})"
+
+    def with_reward(self, reward: ArrayLike) -> "FiniteMDP":
+        """Gives the same MDP with other rewards, `[S, A]`; the kernel is shared.
+
+        Raises:
+            ValueError: the shape is another, or a reward is not finite.
+        """
+        reward = np.asarray(reward, np.float64)
+        if reward.shape != self.reward.shape:
+            raise ValueError(f"reward has shape {list(reward.shape)}; it must be {list(self.reward.shape)}.")
+        mdp = type(self).__new__(type(self))
+        active = self.legal & ~self.terminal[:, None]
+        mdp._set(self.kernel, np.where(active, reward, 0.0), self.gamma, self.legal, self.terminal)
+        return mdp
 
     def backup(self, values: ArrayLike) -> Values:
         """Gives `reward + gamma * kernel @ values`: `[S]` to `[S, A]`, -inf where an action is not legal."""

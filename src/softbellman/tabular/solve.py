@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from softbellman import operators as ops
 from softbellman.tabular.bounds import softmax_lipschitz
 from softbellman.tabular.enclosure import Enclosure
-from softbellman.tabular.iteration import Point, Problem, Run, iterate, newton
+from softbellman.tabular.iteration import Problem, Run, iterate, newton
 from softbellman.tabular.kernel import Values
 from softbellman.tabular.linear import LinearSolver, transitions
 from softbellman.tabular.mdp import FiniteMDP
@@ -119,7 +119,7 @@ def solve(
         notes.append(
             f"Newton's method would need the derivative of {operator} in both sets of values; it was iterated."
         )
-    problem = Problem(mdp, operator, enclosure, tolerance)
+    problem = Problem(operator, enclosure, tolerance)
 
     def follow(x: Values) -> Run:
         if method == "iteration":
@@ -127,7 +127,11 @@ def solve(
         return newton(problem, x, LinearSolver(mdp), max_iterations)
 
     def reached(run: Run) -> Values:
-        return np.clip(_middle(enclosure, run.point), lower, upper)
+        middle = run.point.q + enclosure.discount * ((run.point.low + run.point.high) / 2)
+        return np.clip(middle + center(run), lower, upper)
+
+    def center(run: Run) -> Values:
+        return np.where(mdp.terminal, 0.0, run.problem.center)[:, None]
 
     def different(runs: list[Run]) -> list[Values]:
         return _distinct([reached(run) for run in runs if run.converged], mdp, tolerance)
@@ -140,7 +144,10 @@ def solve(
     values = mdp.value(operator, q)
     residual = float(np.abs(np.subtract(mdp.backup(values), q, where=mdp.legal, out=np.zeros_like(q))).max())
     if enclosure.sound:
-        low, high = enclosure.bounds(first.point.values, first.point.q, first.point.residual)
+        low, high = first.problem.enclosure.bounds(first.point.values, first.point.q, first.point.residual)
+        if (away := center(first)).any():  # a sum is off by half a unit in the last place at most
+            low = np.where(away, np.nextafter(low + away, -np.inf), low)
+            high = np.where(away, np.nextafter(high + away, np.inf), high)
         lower, upper = np.maximum(low, lower), np.minimum(high, upper)
     unique = "proved" if enclosure.sound else "unknown" if len(found) < 2 else "no"
     notes += _notes(problem, runs, found, lower, upper, residual)
@@ -212,10 +219,6 @@ def _apart(points: list[Values], enclosure: Enclosure) -> list[Values]:
     return kept
 
 
-def _middle(enclosure: Enclosure, point: Point) -> Values:
-    return point.q + enclosure.discount * ((point.low + point.high) / 2)
-
-
 def _distinct(found: list[Values], mdp: FiniteMDP, tolerance: float) -> list[Values]:
     """Leaves out what is the same fixed point within the accuracy of the solver."""
     kept: list[Values] = []
@@ -230,7 +233,7 @@ def _notes(
     problem: Problem, runs: list[Run], found: list[Values], lower: Values, upper: Values, residual: float
 ) -> list[str]:
     """Says what the numbers alone do not."""
-    mdp, operator, enclosure, tolerance = problem
+    mdp, operator, enclosure, tolerance = problem.mdp, problem.operator, problem.enclosure, problem.tolerance
     notes = []
     first = runs[0]
     if first.cycle:
