@@ -15,7 +15,7 @@ PATIENCE = 100_000  # plain iterations where no rate of contraction is known
 MOST_STEPS = 200  # of Newton's method
 SETBACKS = 25  # how often a step may make things worse before plain iteration takes over
 SWEEPS = 5  # plain iterations that follow a step which did not halve the error
-ROUGH, FINE = 1e-4, 1e-6  # accuracies of linear systems: of all, and of one that may be the last
+ROUGH, FINE = 1e-4, 1e-7  # accuracies of linear systems: of all, and of one that may be the last
 SETTLED = 0.01  # the part of the policy that changes in a step below which it is worth solving for in full
 
 
@@ -86,21 +86,21 @@ def is_solved(problem: Problem, point: Point, blur: float = 1.0) -> bool:
 
 
 def sharpened(problem: Problem, point: Point) -> tuple[Problem, Values] | None:
-    """Measures values from the middle of the solution, if rounding hides it and does so less there; None otherwise.
+    """Measures values from the middle of the solution, if rounding is in the way and less so there; None otherwise.
 
     Near `gamma = 1` almost all digits of the values tell what they have in common, and few are left for the rest.
     """
     enclosure, going = problem.enclosure, ~problem.mdp.terminal
     floor = enclosure.floor(point.values, point.q)
-    enough = point.error <= problem.tolerance - 2 * floor
-    if enough or problem.center or not enclosure.by_shifts or not going.any():
+    if problem.center or not enclosure.by_shifts or not going.any() or floor < problem.tolerance / 4:
         return None
     values = point.values + (point.low + point.high) / 2
     center = float(values[going].min() + values[going].max()) / 2
-    nearer, rest = enclosure.measured_from(center), np.where(going, values - center, 0.0)
-    if nearer.floor(rest, point.q) > floor / 2:
+    rest = np.where(going, values - center, 0.0)
+    if point.error > np.abs(rest).max() or np.abs(rest).max() > np.abs(values).max() / 2:  # too early, or no use
         return None
-    return problem._replace(enclosure=nearer, center=center), rest
+    nearer = enclosure.measured_from(center)
+    return (problem._replace(enclosure=nearer, center=center), rest) if nearer.floor(rest, point.q) < floor else None
 
 
 def iterate(problem: Problem, values: Values, max_iterations: int | None = None) -> Run:
@@ -146,13 +146,12 @@ def newton(problem: Problem, values: Values, linear: LinearSolver, max_iteration
     point, last, setbacks = best, None, 0
     accuracy, stalls = ROUGH, True
     while True:
-        if is_solved(problem, point):
-            if (nearer := sharpened(problem, point)) is None:
-                return Run(problem, point, k, True, None)
+        if nearer := sharpened(problem, point):
             problem, values = nearer
             best = point = evaluate(problem, values)
             k += 1
-            continue
+        if is_solved(problem, point):
+            return Run(problem, point, k, True, None)
         if k == (max_iterations or MOST_STEPS) or setbacks > SETBACKS:
             return _give_up(problem, best, k, max_iterations)
         start = _sweep(problem, point) if stalls else point

@@ -99,10 +99,15 @@ def shortfall(kernel: Kernel) -> Values:
 
     The leading bits of probabilities add up without rounding; what is left of them is small.
     """
-    coarse = kernel.copy()
-    data = coarse if isinstance(coarse, np.ndarray) else coarse.data
-    data[...] = np.round(data * 2**26) / 2**26
-    return (1 - np.asarray(coarse.sum(axis=1)).ravel()) - np.asarray((kernel - coarse).sum(axis=1)).ravel()
+    is_dense = isinstance(kernel, np.ndarray)
+    data = kernel if is_dense else kernel.data
+    coarse = np.round(data * 2**26) / 2**26
+
+    def total(part: Values) -> Values:
+        rows: Any = part if is_dense else sparse.csr_array((part, kernel.indices, kernel.indptr), shape=kernel.shape)
+        return np.asarray(rows.sum(axis=1)).ravel()
+
+    return (1 - total(coarse)) - total(data - coarse)
 
 
 def cut(kernel: Kernel, terminal: NDArray[np.bool_]) -> Kernel:
