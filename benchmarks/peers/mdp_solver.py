@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 Solver = Callable[[float], tuple[np.ndarray, int]]  # a tolerance, to values and a number of iterations
-LONGEST = 12.0  # seconds; no repetition begins after these
+LONGEST = 3.0  # seconds; no repetition begins after these
 
 
 def softbellman(kernel: sparse.csr_array, reward: np.ndarray, gamma: float, method: str, operator: str) -> Solver:
