@@ -208,7 +208,7 @@ def main() -> None:
             here = []
             for columns in wanted(options):
                 row = {"mdp": name, "gamma": gamma, **columns}
-                what = (name, row["library"], row["method"])
+                what = (name, row["library"], row["method"], row["operator"])
                 if what in hopeless:
                     row["note"] = "over the limit at a lower gamma"
                 else:

@@ -112,10 +112,10 @@ class Enclosure:
         mdp, legal = self.mdp, self.mdp.legal & ~self.mdp.terminal[:, None]
         leak = (1 - mdp.gamma) + mdp.gamma * shortfall(mdp.kernel).reshape(legal.shape)
         change = np.where(legal, leak * center, 0.0)
-        reward = mdp.reward - change
-        rounding = UNIT * float(5 * np.abs(change).max() + np.abs(reward).max())
+        nearer = mdp.with_reward(mdp.reward - change)
+        rounding = UNIT * float(5 * np.abs(change).max() + np.abs(nearer.reward).max())
         lost = self.successors**2 * UNIT * 2.0**-27 * abs(center)  # in the sum of the small parts of probabilities
-        return replace(self, mdp=mdp.with_reward(reward), blur=self.blur + rounding + lost)
+        return replace(self, mdp=nearer, blur=self.blur + rounding + lost)
 
     def bounds(self, values: Values, q: Values, residual: Values) -> tuple[Values, Values]:
         """Encloses the fixed point: `lower <= Q* <= upper`, `[S, A]` each, rounding included.

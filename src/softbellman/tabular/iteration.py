@@ -34,7 +34,10 @@ class Problem(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Values V `[S]`, their `q = backup(V)` `[S, A]`, `after = op(q)` `[S]`, and bounds from these."""
+    """Values V `[S]`, their `q = backup(V)` `[S, A]`, `after = op(q)` `[S]`, and bounds from these.
+
+    Rounding hides an error below `floor`.
+    """
 
     values: Values
     q: Values
@@ -43,6 +46,7 @@ class Point(NamedTuple):
     low: float
     high: float
     error: float
+    floor: float
 
 
 class Run(NamedTuple):
@@ -72,17 +76,17 @@ def evaluate(problem: Problem, values: Values) -> Point:
     q = problem.mdp.backup(values)
     after = problem.mdp.value(problem.operator, q)
     residual = after - values
-    low, high = problem.enclosure.shifts(residual)
+    enclosure = problem.enclosure
+    low, high = enclosure.shifts(residual)
     if not math.isfinite(high - low):
         state = int(np.argmax(~np.isfinite(residual)))
         raise ValueError(f"{problem.operator} gives {after[state]} for the values {q[state]} of state {state}.")
-    return Point(values, q, after, residual, low, high, problem.enclosure.error(low, high))
+    return Point(values, q, after, residual, low, high, enclosure.error(low, high), enclosure.floor(values, q))
 
 
 def is_solved(problem: Problem, point: Point, blur: float = 1.0) -> bool:
     """Says whether the error is within the tolerance for certain, or within `blur` times what rounding hides."""
-    floor = problem.enclosure.floor(point.values, point.q)
-    return point.error <= max(problem.tolerance - 2 * floor, blur * floor)
+    return point.error <= max(problem.tolerance - 2 * point.floor, blur * point.floor)
 
 
 def sharpened(problem: Problem, point: Point) -> tuple[Problem, Values] | None:
@@ -91,8 +95,7 @@ def sharpened(problem: Problem, point: Point) -> tuple[Problem, Values] | None:
     Near `gamma = 1` almost all digits of the values tell what they have in common, and few are left for the rest.
     """
     enclosure, going = problem.enclosure, ~problem.mdp.terminal
-    floor = enclosure.floor(point.values, point.q)
-    if problem.center or not enclosure.by_shifts or not going.any() or floor < problem.tolerance / 4:
+    if problem.center or not enclosure.by_shifts or not going.any() or point.floor < problem.tolerance / 4:
         return None
     values = point.values + (point.low + point.high) / 2
     center = float(values[going].min() + values[going].max()) / 2
@@ -100,7 +103,9 @@ def sharpened(problem: Problem, point: Point) -> tuple[Problem, Values] | None:
     if point.error > np.abs(rest).max() or np.abs(rest).max() > np.abs(values).max() / 2:  # too early, or no use
         return None
     nearer = enclosure.measured_from(center)
-    return (problem._replace(enclosure=nearer, center=center), rest) if nearer.floor(rest, point.q) < floor else None
+    if nearer.floor(rest, point.q) >= point.floor:
+        return None
+    return problem._replace(enclosure=nearer, center=center), rest
 
 
 def iterate(problem: Problem, values: Values, max_iterations: int | None = None) -> Run:

@@ -95,15 +95,16 @@ class FiniteMDP:
         active = allowed & ~ends[:, None]
         kernel, _ = normalised(kernel, active)
         reward = expected(reward, kernel, shape)
-        self._set(cut(kernel, ends), np.where(active, reward, 0.0), gamma, allowed, ends)
+        self._set(cut(kernel, ends), reward, gamma, allowed, ends)
 
     def _set(self, kernel: Kernel, reward: Values, gamma: float, legal: NDArray, terminal: NDArray) -> None:
-        """Checks what is left to check, and freezes it all."""
+        """Checks what is left to check, clears the rewards that do not count, and freezes it all."""
         if not 0 <= gamma < 1:
             raise ValueError(
                 f"gamma ({gamma}) must be at least 0 and below 1: without a discount the values of a policy that never "
                 "ends are not finite."
             )
+        reward = np.where(legal & ~terminal[:, None], reward, 0.0)
         wrong = ~np.isfinite(reward)
         if wrong.any():
             state, action = np.argwhere(wrong)[0]
@@ -281,8 +282,7 @@ class FiniteMDP:
         if reward.shape != self.reward.shape:
             raise ValueError(f"reward has shape {list(reward.shape)}; it must be {list(self.reward.shape)}.")
         mdp = type(self).__new__(type(self))
-        active = self.legal & ~self.terminal[:, None]
-        mdp._set(self.kernel, np.where(active, reward, 0.0), self.gamma, self.legal, self.terminal)
+        mdp._set(self.kernel, reward, self.gamma, self.legal, self.terminal)
         return mdp
 
     def backup(self, values: ArrayLike) -> Values:
