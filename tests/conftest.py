@@ -20,9 +20,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled(tmp_path_factory):
-    """Processes that are started here share what they compile."""
+    """A program is compiled once here, and once in the processes started here: one killed may leave half a file."""
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
+        patched.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled_in_processes")))
         patched.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         patched.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
         yield

@@ -141,6 +141,10 @@ def test_a_second_launch_does_nothing_and_a_larger_one_only_what_is_new(compared
     ("changes", "message"),
     [
         ({"values": SMALL | {"learner.gamma": 0.5}}, "learner.gamma 0.99 there, 0.5 asked for"),
+        (
+            {"values": SMALL | {"loop.steps": 600}},
+            "loop.steps 400 there, 600 asked for: a run that has ended can't go on",
+        ),
         ({"operators": OPERATORS[1:]}, "operators max there, and not asked for"),
         ({"seeds": (3, 4)}, "seeds 0 there, and not asked for"),
         ({"environments": ("gym/Acrobot-v1",)}, f"environments {CARTPOLE} there, and not asked for"),

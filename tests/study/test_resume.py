@@ -18,6 +18,7 @@ import pytest
 from softbellman import operators as ops
 from softbellman.study import config as configs
 from softbellman.study import groups, provenance, writer
+from softbellman.study.matching import require_same
 from softbellman.study.stopping import EXIT_CODE, Stopped, StopRequests
 from softbellman.study.store import Study, read_status
 from softbellman.training.host_loop import Diverged
@@ -99,6 +100,31 @@ def test_l3_l34_a_study_goes_on_as_if_it_had_not_been_stopped(begun, undisturbed
     assert (resumption["agent_steps"], resumption["notes"]) == (257, [])
     assert resumption["provenance"]["versions"] == begun.record["provenance"]["versions"]
     assert not (begun.path / "groups").exists() or not checkpoints(begun)
+
+
+def test_a_run_that_is_given_more_steps_is_the_run_that_had_them_from_the_start(undisturbed, tmp_path):
+    study = study_of(tmp_path / "study", AT_EVERY_STEP | {"loop.steps": 300}, seeds=(0, 3))
+    with pytest.raises(Killed):
+        groups.train(study, on_progress=killed_at(257))
+    longer = configs.replaced(study.config, "loop.steps", 400)
+    require_same(study, study.environments[0], study.operators, study.seeds, longer)
+    study.take_config(longer, ["train", "--steps", "400"])
+    groups.train(Study(study.path))
+    assert_equal(study, undisturbed)
+    assert Study(study.path).record["command"] == ["train", "--steps", "400"]
+
+
+def test_a_budget_that_is_too_small_or_too_late_is_refused(begun, undisturbed):
+    def ask(study, steps):
+        config = configs.replaced(study.config, "loop.steps", steps)
+        require_same(study, study.environments[0], study.operators, study.seeds, config)
+
+    ask(begun, 257)
+    with pytest.raises(ValueError, match=r"loop\.steps 400 there, 256 asked for: 257 are taken already"):
+        ask(begun, 256)
+    ask(undisturbed, 400)
+    with pytest.raises(ValueError, match=r"401 asked for: a run that has ended can't go on\); name another directory"):
+        ask(undisturbed, 401)
 
 
 def test_l34_rows_after_the_checkpoint_are_written_again_and_not_twice(begun, undisturbed):

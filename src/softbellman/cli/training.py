@@ -45,7 +45,7 @@ def train(command: Train) -> int:
     facts = {plan.environment: plan.facts}
     study = begun or Study.create(out, plan.environment, [plan.operator], plan.seeds, plan.config, facts, sys.argv[1:])
     with study.locked():
-        study.take_config(plan.config)
+        study.take_config(plan.config, sys.argv[1:])
     return _train_study(study, plan, quiet=command.quiet)
 
 

@@ -84,7 +84,7 @@ class Comparison(NamedTuple):
     @property
     def default_out(self) -> Path:
         """A directory that is the same for the same comparison, whatever its seeds, and another for another."""
-        asked = json.dumps([self.environments, self.specs, decisive(self.config)])
+        asked = json.dumps([self.environments, self.specs, self.config.loop.steps, decisive(self.config)])
         more = f"-and-{len(self.plans) - 1}-more" if len(self.plans) > 1 else ""
         digest = hashlib.sha256(asked.encode()).hexdigest()[:8]
         return Path("runs") / f"compare-{plain(self.environments[0])}{more}-{digest}"
@@ -348,7 +348,7 @@ def _grow(study: Study, comparison: Comparison, command: Sequence[str], workers:
         "workers": workers,
     }
     changes = {name: value for name, value in asked.items() if study.record.get(name) != value}
-    study.take_config(comparison.config)
+    study.take_config(comparison.config, command)
     if changes:
         facts = comparison.facts | study.record["environment_facts"]
         study.update(**changes, environment_facts=facts, command=[*command] or study.record["command"])

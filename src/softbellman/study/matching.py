@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from softbellman.study.config import Config
-from softbellman.study.store import Study, decisive
+from softbellman.study.groups import OVER, open_groups
+from softbellman.study.store import Study, decisive, read_status
 
 
 def require_same(
@@ -14,7 +15,8 @@ def require_same(
     """Refuses to go on with a study that is another than the one asked for.
 
     Raises:
-        ValueError: with all that differs; how checkpoints are saved is no difference.
+        ValueError: with all that differs. How checkpoints are saved is no difference, nor is a budget of agent steps
+            that no run has come to the end of.
     """
     asked = {"environments": [environment], "operators": [str(operator) for operator in operators], "seeds": [*seeds]}
     _refuse(study, [*_differing({name: study.record[name] for name in asked}, asked), *_changed(study, config)])
@@ -31,8 +33,8 @@ def require_within(
     """Refuses to grow a study into one that would not hold all of its runs, as they are.
 
     Raises:
-        ValueError: with what would be missing, and every setting or fact of an environment that differs; how
-            checkpoints are saved is no difference.
+        ValueError: with what would be missing, and every setting or fact of an environment that differs; what is no
+            difference to `require_same` is none here.
     """
     asked = {"environments": environments, "operators": [str(operator) for operator in operators], "seeds": seeds}
     faults = []
@@ -45,7 +47,22 @@ def require_within(
 
 
 def _changed(study: Study, config: Config) -> list[str]:
-    return _differing(decisive(study.config), decisive(config))
+    return [*_differing(decisive(study.config), decisive(config)), *_unreachable(study, config.loop.steps)]
+
+
+def _unreachable(study: Study, budget: int) -> list[str]:
+    """Says why a study's runs can't be given another budget, if they can't: they go on from where they were saved."""
+    before = study.config.loop.steps
+    taken = max((group.saved_steps for group in open_groups(study)), default=0)
+    if budget == before:
+        return []
+    if taken >= before or any(read_status(run) in OVER for run in study.runs):
+        why = "a run that has ended can't go on"
+    elif taken > budget:
+        why = f"{taken:,} are taken already"
+    else:
+        return []
+    return [f"loop.steps {before} there, {budget} asked for: {why}"]
 
 
 def _differing(there: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -140,11 +140,11 @@ class Study:
         write_atomically(self.path / "study.json", _as_json(self.record))
         self._take_runs()
 
-    def take_config(self, config: Config) -> None:
-        """Takes a configuration that differs in how checkpoints are saved alone, which may change at any time."""
+    def take_config(self, config: Config, command: Sequence[str]) -> None:
+        """Takes a configuration that differs in nothing decisive, and the arguments that asked for it, if any did."""
         if config != self.config:
             self.config = config
-            self.update(config=asdict(config))
+            self.update(config=asdict(config), command=[*command] or self.record["command"])
 
     def record_resumption(
         self, agent_steps: int | dict[str, int], notes: list[str], made_with: dict[str, Any], *, again: bool = False
@@ -415,5 +415,11 @@ def with_settings(config: Config, values: Mapping[str, Any]) -> Config:
 
 
 def decisive(config: Config) -> dict[str, Any]:
-    """Returns the fields by dotted name that results depend on, their values as JSON holds them."""
-    return json.loads(json.dumps({name: value for name, value in fields(config) if not name.startswith("checkpoint.")}))
+    """Returns the fields by dotted name on which a run's next step depends, their values as JSON holds them.
+
+    How checkpoints are saved and for how many steps training goes on are none of them.
+    """
+    names = {
+        name: value for name, value in fields(config) if name != "loop.steps" and not name.startswith("checkpoint.")
+    }
+    return json.loads(json.dumps(names))
