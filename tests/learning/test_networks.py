@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from softbellman.learning.networks import LASAGNE, TORCH, Init, minatar_cnn, mlp, nature_cnn
 
@@ -163,6 +164,41 @@ def test_minatar_cnn_equals_a_slow_convolution(shape):
     q, expected = network.apply(params, obs), slowly(params, obs, {"conv": 1})
     assert q.shape == (4, 6) and q.dtype == jnp.float32
     np.testing.assert_allclose(q, expected, rtol=1e-4, atol=1e-4)
+
+
+def by_xla(params, obs, strides):
+    """The values of a convolutional network by XLA's own convolutions, which it differentiates in its own way too."""
+    x, layout = obs.astype(jnp.float32), ("NHWC", "HWIO", "NHWC")
+    for name, stride in strides.items():
+        x = lax.conv_general_dilated(x, params[name]["w"], (stride, stride), "VALID", dimension_numbers=layout)
+        x = jax.nn.relu(x + params[name]["b"][None, None, None, :])
+    flat = jnp.moveaxis(x, -1, 1).reshape(len(x), -1)
+    hidden = jax.nn.relu(flat @ params["dense"]["w"] + params["dense"]["b"][None, :])
+    return hidden @ params["q"]["w"] + params["q"]["b"][None, :]
+
+
+@pytest.mark.parametrize("batch", [1, 32])
+@pytest.mark.parametrize("kind", ["nature", "minatar"])
+def test_a_convolution_has_the_values_and_gradients_of_xlas(kind, batch):
+    """Compiled, with biases that differ, for the minibatches of acting and of learning."""
+    rng = np.random.default_rng(1)
+    if kind == "nature":
+        network, strides, obs = nature_cnn(4), {"conv_1": 4, "conv_2": 2, "conv_3": 1}, rng.random((batch, 84, 84, 4))
+        seen = np.moveaxis(obs, -1, 1)
+    else:
+        network, strides, obs = minatar_cnn((10, 10, 4), 6), {"conv": 1}, rng.random((batch, 10, 10, 4)) < 0.3
+        seen = obs
+    params = jax.tree.map(lambda array: array / max(1, array[..., 0].size) ** 0.5, drawn(network))
+    weights = rng.normal(size=jax.eval_shape(network.apply, params, seen).shape).astype(np.float32)
+
+    def differentiate(apply, given):
+        return jax.jit(jax.value_and_grad(lambda params: (apply(params, given) * weights).sum()))(params)
+
+    value, gradient = differentiate(network.apply, seen.astype(np.float32))
+    expected, expected_gradient = differentiate(lambda params, obs: by_xla(params, obs, strides), obs)
+    assert value == pytest.approx(float(expected), rel=1e-4)
+    for ours, theirs in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected_gradient), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
 
 
 def test_mlp_equals_the_matrices_written_out():

@@ -91,8 +91,12 @@ def test_machado_atari_is_their_protocol_with_the_papers_learner():
 
 def test_quick_atari_is_the_papers_but_for_the_decay_of_exploration_and_the_lengths():
     quick, paper = dict(fields(preset("quick-atari").config)), dict(fields(preset("paper-atari").config))
-    changed = {name for name in quick if quick[name] != paper[name]}
-    assert changed == {"learner.epsilon_decay_steps", "loop.steps", "loop.epoch_steps", "loop.test_steps"}
+    assert {name: value for name, value in quick.items() if value != paper[name]} == {
+        "learner.epsilon_decay_steps": 100_000,
+        "loop.steps": 500_000,
+        "loop.epoch_steps": 50_000,
+        "loop.test_steps": 10_000,
+    }
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -66,7 +66,7 @@ def test_corrected_forms_hold_on_random_mdps_and_stated_ones_where_their_premise
 def test_there_are_a_thousand_random_mdps_and_premises_hold_for_many_and_fail_for_many():
     every = [family(index) for index in range(len(FAMILIES))]
     assert sum(len(iterates.soft) for iterates in every) >= 1000
-    for premise in (theorems.SIGNS, theorems.GAINS):
+    for premise in (theorems.SIGNS, theorems.GAINS, theorems.CLOSE):
         holds = np.concatenate([premise.holds(iterates) for iterates in every])
         assert 100 < holds.sum() < len(holds) - 100
 

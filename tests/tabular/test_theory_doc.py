@@ -43,6 +43,7 @@ def test_the_table_of_statements_is_that_of_the_code():
         theorems.NEVER: "never: it is false",
         theorems.SIGNS: r"$R_\min \le 0 \le R_\max$",
         theorems.GAINS: r"$R_\max \ge -R_\min \ge 0$",
+        theorems.CLOSE: r"spread at most $2 Q_\max$",
     }
     for statement in theorems.STATEMENTS:
         assert said[statement.name].startswith(texts[statement.premise]), statement.name

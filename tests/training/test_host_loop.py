@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from softbellman import operators as ops
+from softbellman.envs.atari import AtariEnv
 from softbellman.learning import learner
 from softbellman.learning.networks import Network, mlp
 from softbellman.training import host_loop, streams
@@ -87,6 +88,28 @@ def test_the_replay_holds_each_step_and_what_was_done():
     ended = env.terminal[here, stored.action]
     np.testing.assert_allclose(stored.discount, LEARNER.gamma * (1 - ended), rtol=1e-6)
     assert loop.counters[0].episodes == replay.written[0] - 301 > ended.sum() > 0  # some were cut, not ended
+
+
+def test_the_replay_of_an_atari_game_holds_what_was_acted_on_and_what_came_of_it(monkeypatch):
+    """Over lost lives and ends of games, with stacks of frames."""
+    pytest.importorskip("ale_py")
+    loop = make_loop(SOFTMAX, lambda: AtariEnv("breakout", seed=0), learner=UNIFORM, hidden=())
+    (env,), (replay,), acted_on, steps = loop.envs, loop.replays, [], []
+    advance = env.step
+    monkeypatch.setattr(env, "step", lambda actions: steps.append((actions, advance(actions))) or steps[-1][1])
+    for _ in range(600):
+        acted_on.append(loop.obs[0][0].copy())
+        loop.advance(1)
+    actions, came = zip(*steps, strict=True)
+    stored = replay.gather(np.flatnonzero(replay.valid))
+    np.testing.assert_array_equal(stored.obs, acted_on)
+    np.testing.assert_array_equal(stored.next_obs, [step.next_obs[0] for step in came])
+    np.testing.assert_array_equal(stored.action, np.concatenate(actions))
+    np.testing.assert_array_equal(stored.reward, np.concatenate([step.reward for step in came]))
+    ended = np.concatenate([step.terminated for step in came])
+    np.testing.assert_array_equal(stored.discount, np.where(ended, 0, np.float32(LEARNER.gamma)))
+    assert ended.sum() > sum(step.game_ended.sum() for step in came) > 1 and stored.reward.any()
+    assert not np.array_equal(stored.obs[:, 2], stored.obs[:, 3])  # a stack is not one frame four times
 
 
 @pytest.mark.parametrize("pieces", [[300], [100, 200], [1] * 300, [44, 3, 5, 248]])

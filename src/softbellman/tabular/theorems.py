@@ -115,6 +115,7 @@ def _gains(it: Iterates) -> NDArray[np.bool_]:
 ALWAYS = Premise("(nothing)", lambda it: np.ones(len(it.soft), bool))
 SIGNS = Premise("Rmin <= 0 <= Rmax", _signs)
 GAINS = Premise("Rmax >= -Rmin >= 0", _gains)
+CLOSE = Premise("spread <= 2 Qmax", lambda it: (it.spread <= 2 * it.q_max).all(axis=(1, 2)))
 NEVER = Premise("(it is false)", lambda it: np.zeros(len(it.soft), bool))
 
 
@@ -282,7 +283,7 @@ THEOREM_2_LOWER = Statement(
 THEOREM_2_UPPER = Statement(
     "Theorem 2 (II), upper bound",
     "softmax reduces overestimation by at most (m - 1) max{1 / (tau + 2), 2 Qmax / (1 + exp(tau))}",
-    GAINS,
+    CLOSE,
     paper=lambda it: _lemma_1_upper(it, 2 * it.q_max) - _average(it.gap),
     corrected=lambda it: _lemma_1_upper(it, it.width) - _average(it.gap),
     sharp=lambda it: _average(bounds.largest_gap(it.tau, it.actions, it.spread) - it.gap),
