@@ -73,17 +73,22 @@ def scattered(states: int, actions: int = 4, successors: int = 5, seed: int = 0)
 def exact_values(mdp: FiniteMDP) -> tuple[np.ndarray, float]:
     """Solves for the maximum in extended precision, by corrections to a solution: values `[S]`, and how wrong at most.
 
-    That is the residual over `1 - gamma`, both in extended precision: however the values came about, it holds.
+    That is the residual of the values returned over `1 - gamma`, both in extended precision: however they came about,
+    it holds.
     """
-    values = solve(mdp, operators.maximum(), tolerance=1e-9).values.astype(np.longdouble)
     kernel, solver = mdp.kernel.astype(np.longdouble), LinearSolver(mdp)
+
+    def look_ahead(values: np.ndarray) -> np.ndarray:
+        return mdp.reward + np.longdouble(mdp.gamma) * (kernel @ values).reshape(mdp.reward.shape)
+
+    values = solve(mdp, operators.maximum(), tolerance=1e-9).values.astype(np.longdouble)
     for _ in range(6):
-        q = mdp.reward + np.longdouble(mdp.gamma) * (kernel @ values).reshape(mdp.reward.shape)
-        residual = q.max(axis=1) - values
+        q = look_ahead(values)
         policy = np.eye(mdp.num_actions)[q.argmax(axis=1)]
-        values = values + solver.solve(policy, residual.astype(np.float64), 1e-6)
-    bound = np.max(np.abs(residual)) / (1 - np.longdouble(mdp.gamma))
-    return values.astype(np.float64), float(bound)
+        values = values + solver.solve(policy, (q.max(axis=1) - values).astype(np.float64), 1e-6)
+    rounded = values.astype(np.float64)
+    residual = look_ahead(rounded.astype(np.longdouble)).max(axis=1) - rounded
+    return rounded, float(np.max(np.abs(residual)) / (1 - np.longdouble(mdp.gamma)))
 
 
 def write(path: Path, kernel: sparse.csr_array, reward: np.ndarray, gammas: list[float]) -> dict[float, float]:

@@ -23,7 +23,7 @@ ALLOWED = {
     "training": {"operators", "envs", "learning"},
     "study": {"operators", "envs", "learning", "training", "memory"},
     "paper": {"operators", "tabular", "simulation", "envs", "learning", "training", "study"},
-    "cli": {"operators", "tabular", "simulation", "envs", "learning", "training", "study", "paper"},
+    "cli": {"operators", "tabular", "simulation", "envs", "learning", "training", "study", "paper", "memory"},
     "__init__": {"operators", "tabular", "simulation", "envs", "learning", "training", "study"},
     "__main__": {"cli"},
 }

@@ -11,10 +11,13 @@ import sys
 import time
 from importlib.metadata import version
 
+from softbellman.memory import keep_freed_memory
+
 
 def measure(options: argparse.Namespace) -> dict[str, object]:
     """Train a group; say when it is warm, wait for the word to go, and time `steps` agent steps of each run."""
     os.environ["NPROC"] = str(options.threads)  # the size of XLA's thread pool; read when JAX loads
+    keep_freed_memory()  # as a worker does
 
     import jax
 

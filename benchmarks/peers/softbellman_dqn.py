@@ -10,6 +10,8 @@ import platform
 import time
 from importlib.metadata import version
 
+from softbellman.memory import keep_freed_memory
+
 
 def measure(game: str, replay_start: int, warmup: int, steps: int, threads: int, seed: int) -> dict[str, object]:
     """Train for `replay_start + warmup + steps` agent steps and time the last `steps` of them.
@@ -18,6 +20,7 @@ def measure(game: str, replay_start: int, warmup: int, steps: int, threads: int,
     update that belongs to them finished (`jax.block_until_ready`). No test phases, no diagnostics.
     """
     os.environ["NPROC"] = str(threads)  # the size of XLA's thread pool; read when JAX loads
+    keep_freed_memory()  # as the command line does
 
     import jax
 

@@ -171,6 +171,6 @@ def test_what_cannot_be_filmed_is_refused_before_anything_is_made(cartpole, walk
     with pytest.raises(ValueError, match=r"CartPole-v1 cannot be filmed: pygame is not installed, run `pip install"):
         play.watch(cartpole[0], cartpole[0].runs[0], tmp_path / "a" / "film.mp4")
     monkeypatch.setitem(sys.modules, "imageio.v2", None)
-    with pytest.raises(MissingExtra, match=r'imageio is not installed; run: pip install "softbellman\[atari\]"'):
+    with pytest.raises(MissingExtra, match=r'imageio is not installed; run: pip install "softbellman\[train\]"'):
         play.watch(walk, walk.runs[0], tmp_path / "a" / "film.mp4")
     assert not any(tmp_path.iterdir())

@@ -228,13 +228,14 @@ def doctor(_: Doctor) -> int:
 
 
 def _set_up_xla(threads: int | None, recorded: Mapping[str, Any] = {}, *, deterministic: bool = False) -> None:
-    """Tells XLA, before JAX loads, what results depend on in their last bits: threads and flags.
+    """Tells XLA, before JAX loads, what results depend on in their last bits: threads and flags; and keeps memory.
 
     Args:
         threads: size of its thread pool; by default what was recorded, else `NPROC`, else all cores.
         recorded: the provenance of a study that is resumed.
         deterministic: asks for operations that repeat to the last bit on a GPU.
     """
+    from softbellman.memory import keep_freed_memory
     from softbellman.study.engines import xla_flags
     from softbellman.study.provenance import available_cores
 
@@ -244,3 +245,4 @@ def _set_up_xla(threads: int | None, recorded: Mapping[str, Any] = {}, *, determ
     flags = xla_flags(recorded, deterministic=deterministic)
     if flags:
         os.environ["XLA_FLAGS"] = flags
+    keep_freed_memory()

@@ -8,8 +8,8 @@ from softbellman.memory import available_memory
 from softbellman.study.provenance import available_cores
 
 EXTRAS = {
-    "train": ("jax", "optax", "gymnasium", "matplotlib"),
-    "atari": ("ale-py", "opencv-python-headless", "imageio", "imageio-ffmpeg"),
+    "train": ("jax", "optax", "gymnasium", "jinja2", "matplotlib", "imageio", "imageio-ffmpeg"),
+    "atari": ("ale-py", "opencv-python-headless"),
 }
 
 

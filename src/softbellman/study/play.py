@@ -130,7 +130,7 @@ class Film:
         try:
             import imageio.v2 as imageio
         except ImportError as error:
-            raise envs.MissingExtra("imageio", "atari") from error
+            raise envs.MissingExtra("imageio", "train") from error
         if path.suffix not in (".mp4", ".gif"):
             raise ValueError(f"a film ends in .mp4 or .gif, and {path} does not")
         self.path = path if path.suffix == ".gif" or _has_encoder() else path.with_suffix(".gif")

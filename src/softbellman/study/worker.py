@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from softbellman.memory import keep_freed_memory
 from softbellman.study.stopping import EXIT_CODE
 
 PACE = 0.5  # seconds between two reports of progress
@@ -23,6 +24,7 @@ PACE = 0.5  # seconds between two reports of progress
 
 def main(study: str, group: str, inexact: str) -> int:
     """Trains a group; see `work`. Any text as `inexact` says yes."""
+    keep_freed_memory()
     send = _sender(_take_output())
     threading.Thread(target=_watch_input, daemon=True).start()
     return work(Path(study), group, inexact=bool(inexact), send=send)

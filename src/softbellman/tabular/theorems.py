@@ -115,7 +115,7 @@ def _gains(it: Iterates) -> NDArray[np.bool_]:
 ALWAYS = Premise("(nothing)", lambda it: np.ones(len(it.soft), bool))
 SIGNS = Premise("Rmin <= 0 <= Rmax", _signs)
 GAINS = Premise("Rmax >= -Rmin >= 0", _gains)
-CLOSE = Premise("spread <= 2 Qmax", lambda it: (it.spread <= 2 * it.q_max).all(axis=(1, 2)))
+CLOSE = Premise("spread <= 2 Qmax", lambda it: np.all(it.spread <= 2 * it.q_max, axis=(1, 2)))
 NEVER = Premise("(it is false)", lambda it: np.zeros(len(it.soft), bool))
 
 

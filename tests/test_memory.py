@@ -1,0 +1,37 @@
+"""Memory that is freed: kept for what is asked for next."""
+
+import platform
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+FAULTS = """
+    import ctypes, resource, threading
+    from softbellman.memory import keep_freed_memory
+
+    def work(found):
+        for _ in range(3):
+            b"x" * (40 << 20)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(5):
+            b"x" * (40 << 20)
+        found.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+    keep_freed_memory()
+    found = []
+    work(found)
+    thread = threading.Thread(target=work, args=(found,))
+    thread.start()
+    thread.join()
+    assert max(found) < 500, found  # of the 51,000 pages of 4 KiB
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left as they are")
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_is_freed_is_not_fetched_anew(kept):
+    program = textwrap.dedent(FAULTS if kept else FAULTS.replace("    keep_freed_memory()\n", ""))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == kept, done.stderr
