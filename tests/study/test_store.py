@@ -179,11 +179,25 @@ def test_rows_are_readable_one_by_one_as_they_come(tmp_path):
 def test_the_best_parameters_are_those_of_the_highest_score_and_the_final_ones_the_last(tmp_path):
     writer = RunWriter(RunPath(tmp_path / "run", "gym/X-v0", "max", 0), ("epoch",))
     for step, score in ((100, 1.0), (200, 3.0), (300, 3.0), (400, 2.0)):
-        writer.params({"q": {"w": np.full(2, step)}}, step, score)
+        writer.params({"q": {"w": np.full(2, step)}}, step, step // 4, score)
     for which, step in (("best", 200), ("final", 400)):
         params, facts = load_params(tmp_path / "run" / f"{which}.safetensors")
         assert params["q"]["w"].tolist() == [step, step]
         assert facts["agent_steps"] == step
+
+
+def test_a_network_without_any_update_is_the_best_only_until_there_is_another(tmp_path):
+    run, columns = RunPath(tmp_path / "run", "gym/X-v0", "max", 0), ("agent_steps", "updates", "test_return")
+
+    def best(writer, step, updates, score):
+        writer.row((step, updates, score))
+        writer.params({"q": {"w": np.zeros(2)}}, step, updates, score)
+        return load_params(run.path / "best.safetensors")[1]["agent_steps"]
+
+    writer = RunWriter(run, columns)
+    assert [best(writer, 50, 0, 9.0), best(writer, 100, 0, 10.0), best(writer, 150, 12, 1.0)] == [50, 100, 150]
+    resumed = RunWriter(run, columns, [dict(zip(columns, row, strict=True)) for row in writer.rows])
+    assert [best(resumed, 200, 25, 0.5), best(resumed, 250, 37, 2.0)] == [150, 250]
 
 
 def test_what_cannot_be_written_is_written_with_the_next(tmp_path, monkeypatch):
@@ -195,9 +209,9 @@ def test_what_cannot_be_written_is_written_with_the_next(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(OSError, match=r"No space left on device: .*final\.safetensors"):
-            run_writer.params({"q": {"w": np.full(2, 100)}}, 100, 3.0)
+            run_writer.params({"q": {"w": np.full(2, 100)}}, 100, 25, 3.0)
         assert not run_writer.is_complete and not (tmp_path / "run" / "best.safetensors").exists()
-    run_writer.params({"q": {"w": np.full(2, 200)}}, 200, 1.0)
+    run_writer.params({"q": {"w": np.full(2, 200)}}, 200, 50, 1.0)
     assert run_writer.is_complete
     for which, step in (("best", 100), ("final", 200)):
         assert load_params(tmp_path / "run" / f"{which}.safetensors")[1]["agent_steps"] == step

@@ -302,7 +302,7 @@ class _Training:
         for index, (row, phase) in loop.test(stop.check).items():
             writer = self.writers[index]
             self._write(partial(writer.row, row))
-            self._write(partial(writer.params, loop.params(index), row.agent_steps, phase.mean))
+            self._write(partial(writer.params, loop.params(index), row.agent_steps, row.updates, phase.mean))
             self.on_row(index, row, phase)
         if not self.saved_steps and all(writer.is_complete for writer in self.writers):
             self._save(loop)  # the first, so that a run with rows can always go on

@@ -30,8 +30,10 @@ class RunWriter:
         """
         self.run, self.columns = run, columns
         self.rows = [[row.get(column, "") for column in columns] for row in rows]
-        scores = [row[columns.index("test_return")] for row in self.rows]
-        self._best = max((float(score) for score in scores if score), default=-np.inf)
+        known = [[row[columns.index(name)] for name in ("updates", "test_return")] for row in self.rows]
+        self._best = max(
+            ((int(updates) > 0, float(score)) for updates, score in known if score), default=(False, -np.inf)
+        )
         self._unwritten: dict[str, Callable[[], None]] = {}
         run.path.mkdir(parents=True, exist_ok=True)
         (run.path / "error.txt").unlink(missing_ok=True)
@@ -52,12 +54,15 @@ class RunWriter:
         self.rows.append(["" if value is None else str(value) for value in values])
         self._write({"metrics.csv": self._write_rows})
 
-    def params(self, params: Any, agent_steps: int, test_return: float) -> None:
-        """Keeps the parameters as the final ones so far, and as the best if no test phase before scored as much."""
-        names = ["final.safetensors"]
-        if test_return > self._best:
+    def params(self, params: Any, agent_steps: int, updates: int, test_return: float) -> None:
+        """Keeps the parameters as the final ones so far, and as the best if no test phase before scored as much.
+
+        What scores well by chance before any update is no trained network: the first after one takes its place.
+        """
+        names, merit = ["final.safetensors"], (updates > 0, test_return)
+        if merit > self._best:
             names.append("best.safetensors")
-            self._best = test_return
+            self._best = merit
         facts = (params, agent_steps, test_return)
         self._write({name: partial(save_params, self.run.path / name, *facts) for name in names})
 
