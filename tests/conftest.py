@@ -5,9 +5,6 @@ import os
 
 import pytest
 
-from softbellman.memory import keep_freed_memory
-
-keep_freed_memory()  # as the command line does
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")  # [A] + [B, A] without saying so is a bug
 os.environ.setdefault("NPROC", "2")  # the size of XLA's thread pool, which results depend on in their last bits
