@@ -19,6 +19,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def freed_memory_goes_back():
+    """No command that runs here keeps it: that would outlast its test, and one measures what a replay takes."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("softbellman.memory.keep_freed_memory", lambda: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def compiled(tmp_path_factory):
     """A program is compiled once here, and once in the processes started here: one killed may leave half a file."""
     import jax
