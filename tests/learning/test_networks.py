@@ -188,7 +188,7 @@ def test_a_convolution_has_the_values_and_gradients_of_xlas(kind, batch):
     else:
         network, strides, obs = minatar_cnn((10, 10, 4), 6), {"conv": 1}, rng.random((batch, 10, 10, 4)) < 0.3
         seen = obs
-    params = jax.tree.map(lambda array: array / max(1, array[..., 0].size) ** 0.5, drawn(network))
+    params = jax.tree.map(lambda array: array / array[..., 0].size ** 0.5, drawn(network))
     weights = rng.normal(size=jax.eval_shape(network.apply, params, seen).shape).astype(np.float32)
 
     def differentiate(apply, given):

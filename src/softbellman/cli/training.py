@@ -228,7 +228,9 @@ def doctor(_: Doctor) -> int:
 
 
 def _set_up_xla(threads: int | None, recorded: Mapping[str, Any] = {}, *, deterministic: bool = False) -> None:
-    """Tells XLA, before JAX loads, what results depend on in their last bits: threads and flags; and keeps memory.
+    """Prepares the process before JAX loads: freed memory is kept, and XLA told its threads and flags.
+
+    These two are what results depend on in their last bits.
 
     Args:
         threads: size of its thread pool; by default what was recorded, else `NPROC`, else all cores.

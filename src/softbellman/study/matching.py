@@ -53,9 +53,9 @@ def _changed(study: Study, config: Config) -> list[str]:
 def _unreachable(study: Study, budget: int) -> list[str]:
     """Says why a study's runs can't be given another budget, if they can't: they go on from where they were saved."""
     before = study.config.loop.steps
-    taken = max((group.saved_steps for group in open_groups(study)), default=0)
     if budget == before:
         return []
+    taken = max((group.saved_steps for group in open_groups(study)), default=0)
     if taken >= before or any(read_status(run) in OVER for run in study.runs):
         why = "a run that has ended can't go on"
     elif taken > budget:
