@@ -85,9 +85,13 @@ def act(network: Network, params: Params, obs: jax.Array, key_act: jax.Array, ep
     Returns:
         Actions `[E]` int32.
     """
-    q = network.apply(params, obs)
-    explore, random_action = exploration(key_act, q.shape[0], q.shape[1], epsilon)
-    return jnp.where(explore, random_action, jnp.argmax(q, axis=-1)).astype(jnp.int32)
+    num_envs, num_actions = jax.eval_shape(network.apply, params, obs).shape
+    explore, random_action = exploration(key_act, num_envs, num_actions, epsilon)
+
+    def choose() -> jax.Array:
+        return jnp.where(explore, random_action, jnp.argmax(network.apply(params, obs), axis=-1).astype(jnp.int32))
+
+    return jax.lax.cond(jnp.all(explore), lambda: random_action, choose)  # the network waits until it is asked
 
 
 def exploration(

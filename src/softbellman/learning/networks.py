@@ -3,7 +3,7 @@
 A `Network` is `init(key) -> params` and `apply(params, obs) -> q`; parameters are nested dictionaries of float32
 arrays. Convolution weights keep the standard layout `[height, width, in, out]`, whatever `apply` does with them: here
 a convolution is one matrix product with all patches, the minibatch along the last axis, so that a patch's row is copied
-as one piece. On a CPU that is faster than XLA's own convolutions.
+as one piece, on the way back too. On a CPU that is faster than XLA's own convolutions.
 """
 
 import itertools
@@ -135,17 +135,17 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
         "dense": (7 * 7 * 64, 512),
         "q": (512, num_actions),
     }
-    patches_at = [
-        _patches(_frames_first(4, 84, 84), side=8, stride=4),
-        _patches(_frames_first(32, 20, 20), side=4, stride=2),
-        _patches(_frames_first(64, 9, 9), side=3, stride=1),
+    convolutions = [
+        _convolution(_frames_first(4, 84, 84), side=8, stride=4),
+        _convolution(_frames_first(32, 20, 20), side=4, stride=2),
+        _convolution(_frames_first(64, 9, 9), side=3, stride=1),
     ]
 
     def apply(params: Params, obs: jax.Array) -> jax.Array:
         _expect_shape(obs, (4, 84, 84))
         x = _to_float(obs).reshape(len(obs), -1).T
-        for number, patches in enumerate(patches_at, start=1):
-            x = _convolve(params[f"conv_{number}"], x, patches)
+        for number, convolve in enumerate(convolutions, start=1):
+            x = convolve(params[f"conv_{number}"], x)
         return _dense(params["q"], jax.nn.relu(_dense(params["dense"], x.T)))
 
     return Network(_init_layers(shapes, init), apply, "q")
@@ -170,16 +170,16 @@ def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH) 
     """
     if len(obs_shape) != 3 or min(obs_shape[:2]) < _FILTER:
         raise ValueError(f"minatar_cnn takes observations [height, width, planes] of 3 x 3 or more, not {obs_shape}")
-    patches_at = _patches(np.arange(math.prod(obs_shape)).reshape(obs_shape), side=_FILTER, stride=1)
+    convolve = _convolution(np.arange(math.prod(obs_shape)).reshape(obs_shape), side=_FILTER, stride=1)
     shapes = {
         "conv": (_FILTER, _FILTER, obs_shape[-1], 16),
-        "dense": (16 * patches_at.shape[1], 128),
+        "dense": (16 * math.prod(side - _FILTER + 1 for side in obs_shape[:2]), 128),
         "q": (128, num_actions),
     }
 
     def apply(params: Params, obs: jax.Array) -> jax.Array:
         _expect_shape(obs, tuple(obs_shape))
-        x = _convolve(params["conv"], _to_float(obs).reshape(len(obs), -1).T, patches_at)
+        x = convolve(params["conv"], _to_float(obs).reshape(len(obs), -1).T)
         return _dense(params["q"], jax.nn.relu(_dense(params["dense"], x.T)))
 
     return Network(_init_layers(shapes, init), apply, "q")
@@ -190,6 +190,26 @@ def _frames_first(frames: int, height: int, width: int) -> np.ndarray:
     return np.moveaxis(np.arange(frames * height * width).reshape(frames, height, width), 0, -1)
 
 
+def _convolution(place: np.ndarray, side: int, stride: int) -> Callable[[dict[str, jax.Array], jax.Array], jax.Array]:
+    """Returns what convolves without padding, adds the bias and rectifies: `[n, B]` to `[out * patches, B]`.
+
+    Args:
+        place: where in a flat array `[n]` each value is, `[H, W, C]`.
+        side: side of the filters.
+        stride: their stride.
+    """
+    patches_at = _patches(place, side, stride)
+    take_patches = _take(patches_at.reshape(-1), place.size)
+
+    def convolve(layer: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        patches = take_patches(x).reshape(len(patches_at), -1)
+        weights = layer["w"].reshape(len(patches_at), -1)
+        x = jnp.einsum("io,ip->op", weights, patches) + layer["b"][:, None]
+        return jax.nn.relu(x).reshape(-1, x.shape[1] // patches_at.shape[1])
+
+    return convolve
+
+
 def _patches(place: np.ndarray, side: int, stride: int) -> np.ndarray:
     """Tells where the values of each patch are, `[side * side * C, patches]`, from where each value is, `[H, W, C]`."""
     last = np.array(place.shape[:2]) - side + 1
@@ -198,12 +218,41 @@ def _patches(place: np.ndarray, side: int, stride: int) -> np.ndarray:
     return within.reshape(-1, 1) + corners.reshape(1, -1)
 
 
-def _convolve(layer: dict[str, jax.Array], x: jax.Array, patches_at: np.ndarray) -> jax.Array:
-    """Convolves `x` `[n, B]` without padding, adds the bias, rectifies: `[out * patches, B]`."""
-    patches = jnp.asarray(x).at[patches_at].get(mode="promise_in_bounds").reshape(len(patches_at), -1)
-    weights = layer["w"].reshape(len(patches_at), -1)
-    x = jnp.einsum("io,ip->op", weights, patches) + layer["b"][:, None]
-    return jax.nn.relu(x).reshape(-1, x.shape[1] // patches_at.shape[1])
+def _take(rows: np.ndarray, size: int) -> Callable[[jax.Array], jax.Array]:
+    """Returns what takes `rows` `[m]` of an array `[size, B]`.
+
+    Its gradient takes too: a row gets the sum of what the places that it was taken to get. XLA's own would add row by
+    row into a copy, and on a GPU in no fixed order.
+    """
+    taken_to = _places_of(rows, size)
+
+    @jax.custom_vjp
+    def take(x: jax.Array) -> jax.Array:
+        return jnp.asarray(x).at[rows].get(mode="promise_in_bounds")
+
+    def forward(x: jax.Array) -> tuple[jax.Array, None]:
+        return take(x), None
+
+    def backward(_: None, gradient: jax.Array) -> tuple[jax.Array]:
+        total = jnp.zeros((), gradient.dtype)
+        for places in taken_to:
+            is_taken = places >= 0
+            given = gradient.at[np.maximum(places, 0)].get(mode="promise_in_bounds")
+            total += jnp.where(is_taken[:, None], given, 0.0)
+        return (total,)
+
+    take.defvjp(forward, backward)
+    return take
+
+
+def _places_of(rows: np.ndarray, size: int) -> np.ndarray:
+    """Tells at which places of `rows` each of `size` rows stands, `[most places of one row, size]`; -1 fills up."""
+    order = np.argsort(rows, kind="stable")
+    counts = np.bincount(rows, minlength=size)
+    number = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)  # of a place among those of its row
+    places = np.full((counts.max(), size), -1)
+    places[number, rows[order]] = order
+    return places
 
 
 def _to_float(obs: jax.Array) -> jax.Array:

@@ -291,7 +291,7 @@ class HostLoop:
             batches = [self._minibatch(lane, Role.REPLAY, self.updates) for lane in block]
             batch = Transition(*(_stack_arrays(part) for part in zip(*batches, strict=True)))
             state = self.states[number]
-            self.states[number], metrics = _learn(
+            opt_state, moved, metrics = _learn(
                 self.network,
                 self.settings,
                 len(block),
@@ -300,6 +300,7 @@ class HostLoop:
                 self._operators[number],
                 batch,
             )
+            self.states[number] = moved._replace(opt_state=opt_state)
             self.losses.append(metrics.loss)
         self._unchecked = (self.agent_steps, self.losses[-len(self._blocks) :])
         self.updates += 1
@@ -413,9 +414,14 @@ def _learn(
     operator: Any,
     batch: Transition,
 ) -> Any:
-    """Makes one update of a block. The accumulators are donated; the parameters are not, which would cost a copy."""
+    """Makes one update of a block; returns the accumulators, the rest of the state, and the metrics.
+
+    The accumulators are donated, and returned first: JAX gives donated memory to the first outputs of its shape, and
+    to the parameters it would cost copies. The parameters are not donated, which would cost one too.
+    """
 
     def one(state: LearnerState, operator: Any, batch: Transition) -> Any:
         return learner.learn_step(state, operator, batch, network, settings)
 
-    return _over_lanes(one, width)(state._replace(opt_state=opt_state), operator, batch)
+    state, metrics = _over_lanes(one, width)(state._replace(opt_state=opt_state), operator, batch)
+    return state.opt_state, state._replace(opt_state=()), metrics
