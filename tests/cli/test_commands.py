@@ -206,12 +206,6 @@ def test_l41_a_resumed_study_has_the_threads_and_flags_it_was_begun_with(softbel
     assert os.environ["NPROC"] == "1"
 
 
-def test_l41_deterministic_is_a_flag_that_xla_knows(tmp_path):
-    """XLA ends a process that gives it a flag it does not know."""
-    run_alone(tmp_path, *TRAIN, "--quiet", "--deterministic", "--out", "study")
-    assert json.loads((tmp_path / "study" / "study.json").read_text())["provenance"]["xla_flags"] == DETERMINISTIC
-
-
 def test_a_film_is_made_without_a_display(trained, softbellman, tmp_path):
     pytest.importorskip("pygame")
     study, _ = trained
@@ -246,10 +240,12 @@ assert not {"wandb", "tensorboard"} & set(sys.modules)
 
 
 def test_l5_l42_the_same_seed_gives_the_same_rows_in_any_process_and_no_network_is_needed(trained, tmp_path):
-    """And l47: with `--quiet` training says nothing."""
-    out = run_alone(tmp_path, *TRAIN, "--quiet", code=OFFLINE, hash_seed="2")
+    """And l47: with `--quiet` training says nothing. And l41: `--deterministic`, which concerns GPUs, is a flag that
+    XLA knows: it would have ended the process otherwise."""
+    out = run_alone(tmp_path, *TRAIN, "--quiet", "--deterministic", code=OFFLINE, hash_seed="2")
     assert out.startswith("trained\ntested ")
     studies = trained[0], tmp_path / "runs" / "gym-CartPole-v1-softmax-5-seed-3"
+    assert json.loads((studies[1] / "study.json").read_text())["provenance"]["xla_flags"] == DETERMINISTIC
     frames = [pd.read_csv(next(study.rglob("metrics.csv")), dtype=str).drop(columns="seconds") for study in studies]
     pd.testing.assert_frame_equal(*frames)
     assert len({(study / "curves.png").read_bytes() for study in studies}) == 1

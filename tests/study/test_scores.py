@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from softbellman.study.scores import Scores, aggregate, collect, summarise
+from softbellman.study.scores import Scores, aggregate, best_score, collect, summarise
 from softbellman.study.statistics import bootstrap_interval, interquartile_mean, mean_interval
 from softbellman.study.store import RunPath
 
@@ -24,8 +24,8 @@ def study_of(folder, runs):
         if state is not None:
             path.mkdir(parents=True)
             (path / "status.json").write_text(json.dumps({"state": state}))
-            rows = [f"{1000 * (n + 1)},{'' if score is None else score}" for n, score in enumerate(returns)]
-            (path / "metrics.csv").write_text("\n".join(["agent_steps,test_return", *rows]) + "\n")
+            rows = [f"{1000 * n},{250 * n},{'' if score is None else score}" for n, score in enumerate(returns, start=1)]
+            (path / "metrics.csv").write_text("\n".join(["agent_steps,updates,test_return", *rows]) + "\n")
     return SimpleNamespace(runs=paths)
 
 
@@ -112,12 +112,19 @@ def test_a_run_that_has_just_begun_has_no_score_yet(tmp_path):
     assert scores.missing("max") == {"running": 1}
 
 
+def test_the_best_score_is_that_of_the_best_trained_network():
+    """As `best.safetensors`: what scores well by chance before any update counts only where nothing else does."""
+    assert best_score(np.array([9.0, 2.0, 3.0, NAN]), np.array([0, 100, 200, 300])) == 3.0
+    assert best_score(np.array([9.0, 2.0, NAN]), np.array([0, 0, 100])) == 9.0
+    assert np.isnan(best_score(np.array([NAN]), np.array([100])))
+
+
 def test_other_columns_can_be_read_and_unknown_names_are_errors(tmp_path):
     study = study_of(tmp_path, {("g/a", "max", 0): ("finished", [5, 6])})
     scores = collect(study, "last", "agent_steps")
     assert scores.of("max").tolist() == [2000.0]
     assert scores.label == "agent_steps, last test phase"
-    with pytest.raises(ValueError, match=r"has no column 'overestimation'; it has agent_steps, test_return"):
+    with pytest.raises(ValueError, match=r"has no column 'overestimation'; it has agent_steps, updates, test_return"):
         collect(study, "last", "overestimation")
     with pytest.raises(ValueError, match="unknown summary 'first'; allowed are last_10, last, best"):
         collect(study, "first")

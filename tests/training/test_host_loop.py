@@ -2,6 +2,7 @@
 
 import copy
 import random
+import re
 import types
 from dataclasses import replace
 
@@ -73,6 +74,17 @@ def test_l16_the_target_is_copied_before_updates_0_p_2p_and_at_no_other_time(ope
         expected, _ = learn(start, operator, batch, network=loop.network, settings=settings)
         chex.assert_trees_all_close(expected, after, rtol=1e-5, atol=1e-7)
         assert after.updates == loop.updates == update + 1 and loop.agent_steps == 44 + 4 * update
+
+
+def test_an_update_copies_neither_accumulators_nor_parameters():
+    """On an Atari network, two copies of the accumulators would take a tenth of an update."""
+    loop = make_loop(SOFTMAX, hidden=(113,))
+    loop.advance(8)
+    state, batch = loop.state(0), loop.replays[0].sample(np.random.default_rng(0), 32)
+    words = (loop.network, loop.settings, 1, state._replace(opt_state=()), state.opt_state, SOFTMAX, batch)
+    program = host_loop._learn.lower(*words).compile().as_text()
+    assert re.search(r"f32\[\d+,113\]\S* fusion\(", program)
+    assert not re.search(r"f32\[\d+,113\]\S* copy\(", program)
 
 
 def test_the_replay_holds_each_step_and_what_was_done():

@@ -112,6 +112,7 @@ def _train_study(study: Any, plan: Any, *, quiet: bool, inexact: bool = False) -
 
 
 def _print_results(runs: Sequence[Any]) -> None:
+    from softbellman.study.scores import best_score
     from softbellman.study.store import read_metrics
 
     rows = []
@@ -124,7 +125,7 @@ def _print_results(runs: Sequence[Any]) -> None:
                 str(run.seed),
                 f"{metrics['episodes'][-1]:,.0f}",
                 f"{metrics['test_return'][-1]:.2f}",
-                f"{metrics['test_return'].max():.2f}",
+                f"{best_score(metrics['test_return'], metrics['updates']):.2f}",
                 "-" if np.isnan(overestimation) else f"{overestimation:+.2f}",
             )
         )

@@ -19,7 +19,7 @@ LAST_PHASES = 10
 SUMMARIES = {
     "last_10": f"mean of the last {LAST_PHASES} test phases",  # what the paper's Table 1 reports
     "last": "last test phase",
-    "best": "best test phase",  # the highest of many noisy scores: it flatters
+    "best": "best test phase",
 }
 UNENDED = ("running", "stopped")
 
@@ -74,8 +74,8 @@ def collect(study: Study, summary: str = "last_10", column: str = "test_return",
 
     Args:
         study: the study.
-        summary: `last_10`, the mean of the last 10 test phases, or of all if there are fewer; `last`; or `best`, the
-            highest, which flatters.
+        summary: `last_10`, the mean of the last 10 test phases, or of all if there are fewer; `last`; or `best`, see
+            `best_score`.
         column: the column of `metrics.csv`.
         partial: runs that are under way, or were stopped, count as far as they have come. Those that failed or diverged
             never do.
@@ -96,7 +96,8 @@ def collect(study: Study, summary: str = "last_10", column: str = "test_return",
         states[cell] = read_status(run) or "not begun"
         if counts(states[cell], partial=partial):
             series = read_column(run, column)
-            values[cell] = _summarised(series, summary)
+            last = series[-LAST_PHASES if summary == "last_10" else -1 :]
+            values[cell] = best_score(series, read_column(run, "updates")) if summary == "best" else _mean(last)
             phases.append(len(series))
             if states[cell] == "finished" and np.isnan(values[cell]):
                 states[cell] = "without a score"
@@ -104,6 +105,17 @@ def collect(study: Study, summary: str = "last_10", column: str = "test_return",
     if summary == "last_10" and phases and max(phases) < LAST_PHASES:
         label = f"mean of all {max(phases)} test phases"  # a run with fewer still is one that has not ended
     return Scores(values, games, operators, seeds, states, f"{column.replace('_return', ' score')}, {label}")
+
+
+def best_score(scores: np.ndarray, updates: np.ndarray) -> float:
+    """Returns the highest score `[phases]` of a run's test phases, which flatters: that of its best network.
+
+    What scores well by chance before the first of the `updates` `[phases]` counts only where nothing else does. NaN
+    without any score.
+    """
+    known = ~np.isnan(scores)
+    trained = known & (updates > 0)
+    return float(scores[trained if trained.any() else known].max()) if known.any() else np.nan
 
 
 def counts(state: str, *, partial: bool) -> bool:
@@ -206,13 +218,10 @@ def aggregate(scores: Scores, operator: str, level: float = 0.95, resamples: int
     )
 
 
-def _summarised(series: np.ndarray, summary: str) -> float:
-    """Summarises the test phases of a run; a phase without a score is left out, and a run without any has none."""
-    chosen = {"last_10": series[-LAST_PHASES:], "last": series[-1:], "best": series}[summary]
-    chosen = chosen[~np.isnan(chosen)]
-    if not len(chosen):
-        return np.nan
-    return float(chosen.max() if summary == "best" else chosen.mean())
+def _mean(scores: np.ndarray) -> float:
+    """Averages test phases; one without a score is left out, and a run without any has none."""
+    known = scores[~np.isnan(scores)]
+    return float(known.mean()) if len(known) else np.nan
 
 
 def _position(names: tuple[str, ...], name: str, kind: str) -> int:

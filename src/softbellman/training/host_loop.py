@@ -300,7 +300,7 @@ class HostLoop:
                 self._operators[number],
                 batch,
             )
-            self.states[number] = moved._replace(opt_state=opt_state)
+            self.states[number] = moved._replace(opt_state=opt_state, target_params=state.target_params)
             self.losses.append(metrics.loss)
         self._unchecked = (self.agent_steps, self.losses[-len(self._blocks) :])
         self.updates += 1
@@ -414,14 +414,15 @@ def _learn(
     operator: Any,
     batch: Transition,
 ) -> Any:
-    """Makes one update of a block; returns the accumulators, the rest of the state, and the metrics.
+    """Makes one update of a block; returns the accumulators, what else has changed of the state, and the metrics.
 
     The accumulators are donated, and returned first: JAX gives donated memory to the first outputs of its shape, and
-    to the parameters it would cost copies. The parameters are not donated, which would cost one too.
+    to the parameters it would cost copies. The parameters are not donated, which would cost one too. The target network
+    is not returned, which would copy it.
     """
 
     def one(state: LearnerState, operator: Any, batch: Transition) -> Any:
         return learner.learn_step(state, operator, batch, network, settings)
 
     state, metrics = _over_lanes(one, width)(state._replace(opt_state=opt_state), operator, batch)
-    return state.opt_state, state._replace(opt_state=()), metrics
+    return state.opt_state, state._replace(opt_state=(), target_params=()), metrics
