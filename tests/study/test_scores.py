@@ -24,7 +24,7 @@ def study_of(folder, runs):
         if state is not None:
             path.mkdir(parents=True)
             (path / "status.json").write_text(json.dumps({"state": state}))
-            rows = [f"{1000 * n},{250 * n},{'' if score is None else score}" for n, score in enumerate(returns, start=1)]
+            rows = [f"{4 * n},{n},{'' if score is None else score}" for n, score in enumerate(returns, start=1)]
             (path / "metrics.csv").write_text("\n".join(["agent_steps,updates,test_return", *rows]) + "\n")
     return SimpleNamespace(runs=paths)
 
@@ -122,7 +122,7 @@ def test_the_best_score_is_that_of_the_best_trained_network():
 def test_other_columns_can_be_read_and_unknown_names_are_errors(tmp_path):
     study = study_of(tmp_path, {("g/a", "max", 0): ("finished", [5, 6])})
     scores = collect(study, "last", "agent_steps")
-    assert scores.of("max").tolist() == [2000.0]
+    assert scores.of("max").tolist() == [8.0]
     assert scores.label == "agent_steps, last test phase"
     with pytest.raises(ValueError, match=r"has no column 'overestimation'; it has agent_steps, updates, test_return"):
         collect(study, "last", "overestimation")
