@@ -93,7 +93,7 @@ def test_quick_atari_is_the_papers_but_for_the_decay_of_exploration_and_the_leng
     quick, paper = dict(fields(preset("quick-atari").config)), dict(fields(preset("paper-atari").config))
     assert {name: value for name, value in quick.items() if value != paper[name]} == {
         "learner.epsilon_decay_steps": 100_000,
-        "loop.steps": 500_000,
+        "loop.steps": 800_000,
         "loop.epoch_steps": 50_000,
         "loop.test_steps": 10_000,
     }

@@ -150,10 +150,10 @@ _PAPER = Preset(
 _QUICK = _derived(
     _PAPER,
     "quick-atari",
-    "The paper's agent and game with a faster decay of exploration, shorter epochs and tests: two hours, not a month.",
+    "The paper's agent and game with a faster decay of exploration, shorter epochs and tests: three hours, not a month.",
     {
         "learner.epsilon_decay_steps": (100_000, _HERE),
-        "loop.steps": (500_000, _HERE),
+        "loop.steps": (800_000, _HERE),
         "loop.epoch_steps": (50_000, _HERE),
         "loop.test_steps": (10_000, _HERE),
     },

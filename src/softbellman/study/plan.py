@@ -24,7 +24,7 @@ from softbellman.training.streams import LARGEST_SEED
 NetworkKind = Literal["nature_cnn", "minatar_cnn", "mlp"]
 _PIXELS = (4, 84, 84)
 _BOARD = (10, 10)  # of MinAtar's planes
-TOO_FEW_STEPS = 200_000  # in fewer agent steps this agent learns no Atari game
+TOO_FEW_STEPS = 500_000  # in so few agent steps this agent learned no more of Breakout than chance does
 
 
 class Plan(NamedTuple):
@@ -99,7 +99,7 @@ class Plan(NamedTuple):
     def warnings(self) -> list[str]:
         """Says what the run can't show, if it can't."""
         steps = self.config.loop.steps
-        if not self.environment.startswith("atari/") or steps >= TOO_FEW_STEPS:
+        if not self.environment.startswith("atari/") or steps > TOO_FEW_STEPS:
             return []
         longer = ", ".join(f"{name} {PRESETS[name].config.loop.steps:,}" for name in ("quick-atari", "paper-atari"))
         return [f"{steps:,} agent steps cannot teach an Atari game, and scores stay near chance (presets: {longer})"]
