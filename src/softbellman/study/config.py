@@ -150,7 +150,7 @@ _PAPER = Preset(
 _QUICK = _derived(
     _PAPER,
     "quick-atari",
-    "The paper's agent and game with a faster decay of exploration, shorter epochs and tests: three hours, not a month.",
+    "The paper's agent and game with faster decay of exploration, shorter epochs and tests: three hours, not a month.",
     {
         "learner.epsilon_decay_steps": (100_000, _HERE),
         "loop.steps": (800_000, _HERE),
