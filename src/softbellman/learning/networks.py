@@ -224,7 +224,6 @@ def _take(rows: np.ndarray, size: int) -> Callable[[jax.Array], jax.Array]:
     Its gradient takes too: a row gets the sum of what the places that it was taken to get. XLA's own would add row by
     row into a copy, and on a GPU in no fixed order.
     """
-    taken_to = _places_of(rows, size)
 
     @jax.custom_vjp
     def take(x: jax.Array) -> jax.Array:
@@ -235,7 +234,7 @@ def _take(rows: np.ndarray, size: int) -> Callable[[jax.Array], jax.Array]:
 
     def backward(_: None, gradient: jax.Array) -> tuple[jax.Array]:
         total = jnp.zeros((), gradient.dtype)
-        for places in taken_to:
+        for places in _places_of(rows, size):
             is_taken = places >= 0
             given = gradient.at[np.maximum(places, 0)].get(mode="promise_in_bounds")
             total += jnp.where(is_taken[:, None], given, 0.0)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from softbellman.study.statistics import Interval, bootstrap_interval, interquartile_mean, mean_interval
-from softbellman.study.store import RunPath, Study, read_metrics, read_status
+from softbellman.study.store import RunPath, Study, merit, read_metrics, read_status
 
 LAST_PHASES = 10
 SUMMARIES = {
@@ -96,8 +96,10 @@ def collect(study: Study, summary: str = "last_10", column: str = "test_return",
         states[cell] = read_status(run) or "not begun"
         if counts(states[cell], partial=partial):
             series = read_column(run, column)
-            last = series[-LAST_PHASES if summary == "last_10" else -1 :]
-            values[cell] = best_score(series, read_column(run, "updates")) if summary == "best" else _mean(last)
+            if summary == "best":
+                values[cell] = best_score(series, read_column(run, "updates"))
+            else:
+                values[cell] = _mean(series[-LAST_PHASES:] if summary == "last_10" else series[-1:])
             phases.append(len(series))
             if states[cell] == "finished" and np.isnan(values[cell]):
                 states[cell] = "without a score"
@@ -110,12 +112,10 @@ def collect(study: Study, summary: str = "last_10", column: str = "test_return",
 def best_score(scores: np.ndarray, updates: np.ndarray) -> float:
     """Returns the highest score `[phases]` of a run's test phases, which flatters: that of its best network.
 
-    What scores well by chance before the first of the `updates` `[phases]` counts only where nothing else does. NaN
-    without any score.
+    NaN without any score; `updates` `[phases]` are those before each phase, see `store.merit`.
     """
-    known = ~np.isnan(scores)
-    trained = known & (updates > 0)
-    return float(scores[trained if trained.any() else known].max()) if known.any() else np.nan
+    phases = (merit(*phase) for phase in zip(updates, scores, strict=True) if not np.isnan(phase[1]))
+    return max(phases, default=(False, np.nan))[1]
 
 
 def counts(state: str, *, partial: bool) -> bool:

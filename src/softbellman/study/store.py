@@ -334,6 +334,14 @@ def read_metrics(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} can't be read as a table of numbers: {error}") from None
 
 
+def merit(updates: int, score: float) -> tuple[bool, float]:
+    """Orders the test phases of a run: its best network is a trained one, if it has any, and of these the highest.
+
+    What scores well by chance before the first update counts only where nothing else does.
+    """
+    return bool(updates > 0), float(score)
+
+
 def save_params(path: Path, params: Any, agent_steps: int, test_return: float) -> None:
     """Writes parameters as named arrays, whole or not at all, in the safetensors format."""
     arrays = {f"{layer}/{name}": [np.asarray(array)] for layer, part in params.items() for name, array in part.items()}

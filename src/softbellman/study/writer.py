@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from softbellman.study.store import RunPath, save_params, write_atomically
+from softbellman.study.store import RunPath, merit, save_params, write_atomically
 
 
 class RunWriter:
@@ -32,7 +32,7 @@ class RunWriter:
         self.rows = [[row.get(column, "") for column in columns] for row in rows]
         known = [[row[columns.index(name)] for name in ("updates", "test_return")] for row in self.rows]
         self._best = max(
-            ((int(updates) > 0, float(score)) for updates, score in known if score), default=(False, -np.inf)
+            (merit(int(updates), float(score)) for updates, score in known if score), default=(False, -np.inf)
         )
         self._unwritten: dict[str, Callable[[], None]] = {}
         run.path.mkdir(parents=True, exist_ok=True)
@@ -55,14 +55,11 @@ class RunWriter:
         self._write({"metrics.csv": self._write_rows})
 
     def params(self, params: Any, agent_steps: int, updates: int, test_return: float) -> None:
-        """Keeps the parameters as the final ones so far, and as the best if no test phase before scored as much.
-
-        What scores well by chance before any update is no trained network: the first after one takes its place.
-        """
-        names, merit = ["final.safetensors"], (updates > 0, test_return)
-        if merit > self._best:
+        """Keeps the parameters as the final ones so far, and as the best if no test phase before had their merit."""
+        names, reached = ["final.safetensors"], merit(updates, test_return)
+        if reached > self._best:
             names.append("best.safetensors")
-            self._best = merit
+            self._best = reached
         facts = (params, agent_steps, test_return)
         self._write({name: partial(save_params, self.run.path / name, *facts) for name in names})
 
