@@ -148,12 +148,13 @@ def slowly(params, x, strides):
     return hidden @ np.asarray(params["q"]["w"]) + np.asarray(params["q"]["b"])
 
 
-def test_nature_cnn_equals_a_slow_convolution(nature):
+@pytest.mark.parametrize("batch", [1, 4])  # one observation goes another way than several
+def test_nature_cnn_equals_a_slow_convolution(nature, batch):
     network, params = nature
-    obs = np.random.default_rng(0).integers(0, 256, (4, 4, 84, 84), dtype=np.uint8)
+    obs = np.random.default_rng(0).integers(0, 256, (batch, 4, 84, 84), dtype=np.uint8)
     expected = slowly(params, np.moveaxis(obs, 1, -1) / 255.0, {"conv_1": 4, "conv_2": 2, "conv_3": 1})
     q = network.apply(params, obs)
-    assert q.shape == (4, 4) and q.dtype == jnp.float32
+    assert q.shape == (batch, 4) and q.dtype == jnp.float32
     np.testing.assert_allclose(q, expected, rtol=1e-4, atol=1e-5)
 
 
