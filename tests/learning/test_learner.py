@@ -352,21 +352,6 @@ def test_acting_is_greedy_or_uniform_and_ties_go_to_the_lowest_action():
     assert not np.array_equal(uniform, act(2, 1.0, 1.0, 1.0))
 
 
-def test_an_action_that_is_random_anyway_asks_no_network():
-    network, asked = linear(3, 4), []
-
-    def apply(params, obs):
-        jax.debug.callback(lambda: asked.append(len(obs)))
-        return network.apply(params, obs)
-
-    act = jax.jit(learner.act, static_argnames="network")
-    for rates, expected in (([1.0, 1.0], []), ([1.0, 0.0], [2])):
-        obs, rates = np.zeros((len(rates), 3), np.float32), np.float32(rates)
-        act(network._replace(apply=apply), params_of(np.eye(3, 4)), obs, jax.random.key(0), rates)
-        jax.effects_barrier()
-        assert asked == expected
-
-
 def test_no_key_is_used_twice():
     network, key = mlp((3,), 4, hidden=(5,)), jax.random.key(0)
     params, obs, epsilon = jax.eval_shape(network.init, key), jnp.zeros((2, 3)), jnp.float32(0.5)

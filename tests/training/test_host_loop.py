@@ -175,7 +175,7 @@ def test_the_first_actions_of_a_game_are_random_where_the_protocol_says_so(first
         obs, age, params = loop.obs[0], int(loop.envs[0].age[0]), snapshot(loop.params(0))
         loop.advance(1)
         key_moment = jax.random.fold_in(key, moment)
-        by_chance = int(learner.exploration(key_moment, 1, 2, 1.0)[1][0])
+        by_chance = int(learner.exploration(key_moment, 1, 2)[1][0])
         greedy = int(np.argmax(loop.network.apply(params, obs)[0]))
         assert tape(loop)[-1] == (by_chance if moment < 16 or age < first_actions else greedy)
         ages.append(age)
@@ -187,6 +187,20 @@ def test_the_first_actions_of_a_game_are_random_where_the_protocol_says_so(first
     same_moment = [policy(obs, moment, np.array([age]))[0][0] for age in (0, 2, 3, 9) for moment in range(20)]
     early, late = set(same_moment[:40]), set(same_moment[40:])
     assert len(late) == 1 and len(early) == (2 if first_actions else 1)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_an_action_that_is_random_anyway_asks_no_network(width, monkeypatch):
+    settings = replace(LEARNER, replay_start_steps=16, epsilon_decay_steps=0, epsilon_end=0.5)
+    loop = make_loop(SOFTMAX, seeds=(0, 1), learner=settings, loop=replace(LOOP, block_width=width))
+    asked, expected, greedy = [], [], host_loop._greedy
+    monkeypatch.setattr(host_loop, "_greedy", lambda *given: asked.append(loop.agent_steps) or greedy(*given))
+    loop.advance(60)
+    for moment in range(16, 60):
+        keys = [jax.random.fold_in(streams.key(seed, Role.ACT), moment) for seed in (0, 1)]
+        must_ask = [float(learner.exploration(key, 1, 2)[0][0]) >= 0.5 for key in keys]
+        expected += [moment] * (sum(must_ask) if width == 1 else any(must_ask))
+    assert asked == expected and len(asked) > 20
 
 
 def test_l38_without_exploration_a_policy_is_a_function():

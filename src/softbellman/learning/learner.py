@@ -85,21 +85,23 @@ def act(network: Network, params: Params, obs: jax.Array, key_act: jax.Array, ep
     Returns:
         Actions `[E]` int32.
     """
-    num_envs, num_actions = jax.eval_shape(network.apply, params, obs).shape
-    explore, random_action = exploration(key_act, num_envs, num_actions, epsilon)
-
-    def choose() -> jax.Array:
-        return jnp.where(explore, random_action, jnp.argmax(network.apply(params, obs), axis=-1).astype(jnp.int32))
-
-    return jax.lax.cond(jnp.all(explore), lambda: random_action, choose)  # the network waits until it is asked
+    q = network.apply(params, obs)
+    chance, random_action = exploration(key_act, *q.shape)
+    return jnp.where(chance < epsilon, random_action, greedy(q))
 
 
-def exploration(
-    key_act: jax.Array, num_envs: int, num_actions: int, epsilon: jax.Array | float
-) -> tuple[jax.Array, jax.Array]:
-    """Draws which environments explore, `[E]` bool, and the action that each would take, `[E]`; consumes the key."""
-    explore, action = jax.random.uniform(key_act, (2, num_envs))  # one draw: it is the slowest part of acting
-    return explore < epsilon, jnp.floor(action * num_actions).astype(jnp.int32)
+def greedy(q: jax.Array) -> jax.Array:
+    """Returns the best actions `[...]` int32 by values `[..., A]`; ties go to the lowest index."""
+    return jnp.argmax(q, axis=-1).astype(jnp.int32)
+
+
+def exploration(key_act: jax.Array, num_envs: int, num_actions: int) -> tuple[jax.Array, jax.Array]:
+    """Draws a chance in `[0, 1)` and a random action for each environment, `[E]` each; consumes the key.
+
+    An environment takes the action where its chance is below the exploration rate.
+    """
+    chance, action = jax.random.uniform(key_act, (2, num_envs))  # one draw: it is the slowest part of acting
+    return chance, jnp.floor(action * num_actions).astype(jnp.int32)
 
 
 def td_target(

@@ -43,6 +43,8 @@ from softbellman.training.settings import LoopSettings
 from softbellman.training.snapshot import restore, snapshot
 from softbellman.training.streams import Role
 
+_SPAN = 1024  # moments whose exploration is drawn at once: a draw for each would take a tenth of the time of acting
+
 
 class HostLoop:
     """A group of runs in training. `advance` trains, `test` measures; nothing is written to disk here.
@@ -105,7 +107,8 @@ class HostLoop:
         ]
         self._blocks = blocks_of(len(runs), loop.block_width)
         self._operators = [_stack([runs[lane].operator for lane in block]) for block in self._blocks]
-        self._act_keys = [_stack([streams.key(runs[lane].seed, Role.ACT) for lane in block]) for block in self._blocks]
+        self._act_keys = streams.keys([run.seed for run in runs], Role.ACT)
+        self._explorations: tuple[int, Any] = (-1, None)  # a span of moments, and its draws
         self.states: list[LearnerState] = [
             _stack([_init(self.network, settings, streams.key(runs[lane].seed, Role.INIT)) for lane in block])
             for block in self._blocks
@@ -237,21 +240,28 @@ class HostLoop:
         common = common_states(self._make_env(COMMON_SEED, True))
         return Ruler(self.network, self.settings, self.loop, common)
 
-    def _actions(self) -> list[np.ndarray]:
-        """Chooses the actions of every run, `[R]` arrays `[E]`."""
+    def _actions(self) -> np.ndarray:
+        """Chooses the actions of every run, `[R, E]`; a network is asked only where an action is not random anyway."""
+        chance, random_action = self._exploration()
         epsilon = learner.epsilon_at(self.agent_steps, self.settings)
-        moment = np.uint32(self.agent_steps // self.loop.num_envs)
-        chosen: list[np.ndarray] = []
-        for block, keys, state in zip(self._blocks, self._act_keys, self.states, strict=True):
-            if epsilon >= 1.0:
-                actions = _random_actions(len(block), keys, moment, self.loop.num_envs, self.envs[0].num_actions)
-            else:
+        explore = chance < _rate(np.stack(self.ages), self._random_first_actions, epsilon)
+        actions = random_action.copy()
+        for block, state in zip(self._blocks, self.states, strict=True):
+            if not explore[block].all():
                 obs = _stack_arrays([self.obs[lane] for lane in block])
-                age = _stack_arrays([self.ages[lane] for lane in block])
-                rate = _rate(age, self._random_first_actions, epsilon)
-                actions = _act(self.network, len(block), state.params, obs, keys, moment, rate)
-            chosen.extend(np.asarray(actions).reshape(len(block), -1))
-        return chosen[: len(self.runs)]
+                greedy = np.asarray(_greedy(self.network, len(block), state.params, obs)).reshape(len(block), -1)
+                actions[block] = np.where(explore[block], random_action[block], greedy)
+        return actions
+
+    def _exploration(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns every run's chance and random action `[R, E]` at this moment; a span of moments is drawn at once."""
+        span, place = divmod(self.agent_steps // self.loop.num_envs, _SPAN)
+        if span != self._explorations[0]:
+            num_envs, num_actions = self.loop.num_envs, self.envs[0].num_actions
+            drawn = _draw_explorations(self._act_keys, np.uint32(span * _SPAN), num_envs, num_actions)
+            self._explorations = (span, jax.tree.map(np.asarray, drawn))
+        chance, action = self._explorations[1]
+        return chance[place], action[place]
 
     def _step(self, index: int, actions: np.ndarray) -> None:
         """Steps one run's environments and stores what came of it."""
@@ -383,19 +393,19 @@ def _init(network: Network, settings: LearnerSettings, key_init: jax.Array) -> L
 
 
 @partial(jax.jit, static_argnames=("network", "width"))
-def _act(network: Network, width: int, params: Any, obs: Any, keys: Any, moment: Any, epsilon: Any) -> jax.Array:
-    def one(params: Any, obs: jax.Array, key: jax.Array, epsilon: jax.Array) -> jax.Array:
-        return learner.act(network, params, obs, jax.random.fold_in(key, moment), epsilon)
-
-    return _over_lanes(one, width)(params, obs, keys, epsilon)
+def _greedy(network: Network, width: int, params: Any, obs: Any) -> jax.Array:
+    return _over_lanes(lambda params, obs: learner.greedy(network.apply(params, obs)), width)(params, obs)
 
 
-@partial(jax.jit, static_argnames=("width", "num_envs", "num_actions"))
-def _random_actions(width: int, keys: Any, moment: Any, num_envs: int, num_actions: int) -> jax.Array:
-    def one(key: jax.Array) -> jax.Array:
-        return learner.exploration(jax.random.fold_in(key, moment), num_envs, num_actions, 1.0)[1]
+@partial(jax.jit, static_argnames=("num_envs", "num_actions"))
+def _draw_explorations(keys: jax.Array, first: Any, num_envs: int, num_actions: int) -> Any:
+    """Draws chances and random actions `[_SPAN, R, E]`; each depends on its run's key and its moment alone."""
 
-    return _over_lanes(one, width)(keys)
+    def one(moment: jax.Array, key: jax.Array) -> Any:
+        return learner.exploration(jax.random.fold_in(key, moment), num_envs, num_actions)
+
+    every_run = jax.vmap(one, in_axes=(None, 0))
+    return jax.vmap(every_run, in_axes=(0, None))(first + jnp.arange(_SPAN, dtype=jnp.uint32), keys)
 
 
 @partial(jax.jit, static_argnames=("network",))
