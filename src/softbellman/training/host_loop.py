@@ -3,8 +3,8 @@
 It trains a *group*: runs that share everything but the seed and the operator's parameters. The learner's state has a
 leading runs axis, moved on in blocks of one fixed width. At each agent step, in this order and for every run: choose
 an action, step the environment, store the transition; then, when an update is due, copy the target network if that is
-due too, draw a minibatch, update. Nothing runs ahead of anything else, so no result depends on timing; and every
-random draw is a function of the run's seed and a counter, so there is no generator state.
+due too, draw a minibatch, update (Deviation D20). Nothing runs ahead of anything else, so no result depends on timing;
+and every random draw is a function of the run's seed and a counter, so there is no generator state.
 """
 
 import time
