@@ -1,4 +1,4 @@
-"""The whole learns: CartPole with three operators, three seeds each. Under three minutes for each operator.
+"""The whole learns: CartPole with three operators, three seeds each. Under three minutes a run.
 
     make test-slow PYTEST_ARGS="tests/test_cartpole.py"
 

@@ -190,7 +190,7 @@ _CLASSIC = _derived(
     "A small network for low-dimensional observations such as CartPole's.",
     {
         "network.kind": ("auto", _HERE),
-        "learner.learning_rate": (0.0005, _HERE),
+        "learner.learning_rate": (0.001, _HERE),
         "learner.optimizer": ("adam", _HERE),
         "learner.optimizer_epsilon": (1e-8, _HERE),
         "learner.huber_delta": (100.0, _HERE),  # values reach 100, and a rare fall must weigh what it costs
