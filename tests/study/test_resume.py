@@ -203,10 +203,10 @@ def test_what_is_no_longer_the_same_is_said(begun, monkeypatch):
 
 def test_a_study_json_that_was_changed_meanwhile_is_refused(begun):
     record = json.loads((begun.path / "study.json").read_text())
-    record["config"]["learner"]["learning_rate"] = 0.5
+    then, record["config"]["learner"]["learning_rate"] = record["config"]["learner"]["learning_rate"], 0.5
     (begun.path / "study.json").write_text(json.dumps(record))
     files = checkpoints(begun)
-    with pytest.raises(ValueError, match=r"other settings: learner.learning_rate 0.0005 then, 0.5 now"):
+    with pytest.raises(ValueError, match=rf"other settings: learner.learning_rate {then} then, 0.5 now"):
         groups.train(Study(begun.path))
     assert checkpoints(begun) == files and len(rows(begun)) == 1
 
