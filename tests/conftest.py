@@ -10,8 +10,6 @@ os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")  # [A] + [B, A] witho
 os.environ.setdefault("NPROC", "2")  # the size of XLA's thread pool, which results depend on in their last bits
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-_CACHE_BYTES = 4 * 2**30  # more than is ever written
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if importlib.util.find_spec("torch") is None:
@@ -30,19 +28,18 @@ def freed_memory_goes_back():
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled(tmp_path_factory, worker_id):
-    """A program is compiled once by the tests, all workers together, and once by the processes that they start.
+    """All workers share what takes long to compile; a size makes JAX lock it.
 
-    These have a place of their own, since one killed may leave half a file. A size makes JAX lock what it shares.
+    The processes that a worker starts share a place of their own: one killed may leave half a file.
     """
     import jax
 
     of_this_run = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
     jax.config.update("jax_compilation_cache_dir", str(of_this_run / "compiled"))
-    jax.config.update("jax_compilation_cache_max_size", _CACHE_BYTES)
+    jax.config.update("jax_compilation_cache_max_size", 4 * 2**30)  # more than is ever written
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("JAX_COMPILATION_CACHE_DIR", str(of_this_run / "compiled-in-processes"))
-        patched.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", str(_CACHE_BYTES))
+        patched.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled_in_processes")))
         patched.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         patched.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
         yield

@@ -158,6 +158,17 @@ def test_nature_cnn_equals_a_slow_convolution(nature, batch):
     np.testing.assert_allclose(q, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_runs_side_by_side_have_the_values_of_each_alone(nature, batch):
+    network, params = nature
+    both = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf[..., ::-1]]), params)
+    obs = np.random.default_rng(0).integers(0, 256, (2, batch, 4, 84, 84), dtype=np.uint8)
+    q = jax.jit(jax.vmap(network.apply))(both, obs)
+    for run in range(2):
+        alone = network.apply(jax.tree.map(lambda leaf, run=run: leaf[run], both), obs[run])
+        np.testing.assert_allclose(q[run], alone, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(10, 10, 4), (10, 10, 10), (3, 5, 1)])
 def test_minatar_cnn_equals_a_slow_convolution(shape):
     network = minatar_cnn(shape, 6)

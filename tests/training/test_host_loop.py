@@ -203,6 +203,17 @@ def test_an_action_that_is_random_anyway_asks_no_network(width, monkeypatch):
     assert asked == expected and len(asked) > 20
 
 
+def test_exploration_is_a_function_of_the_run_and_the_moment_however_many_are_drawn_at_once():
+    loop = make_loop(SOFTMAX, lambda: corridor(num_envs=2), seeds=(0, 1), loop=replace(LOOP, num_envs=2))
+    for moment in (0, 1, 1023, 1024, 2050, 7):
+        loop.agent_steps = 2 * moment
+        drawn = loop._exploration()
+        for index, seed in enumerate((0, 1)):
+            key = jax.random.fold_in(streams.key(seed, Role.ACT), moment)
+            for ours, alone in zip(drawn, learner.exploration(key, 2, 2), strict=True):
+                np.testing.assert_array_equal(ours[index], alone)
+
+
 def test_l38_without_exploration_a_policy_is_a_function():
     loop = make_loop(SOFTMAX)
     policy = greedy_policy(loop.network, loop.params(0), 1, 0.0)

@@ -100,7 +100,7 @@ def exploration(key_act: jax.Array, num_envs: int, num_actions: int) -> tuple[ja
 
     An environment takes the action where its chance is below the exploration rate.
     """
-    chance, action = jax.random.uniform(key_act, (2, num_envs))  # one draw: it is the slowest part of acting
+    chance, action = jax.random.uniform(key_act, (2, num_envs))  # one draw for both: two would cost twice
     return chance, jnp.floor(action * num_actions).astype(jnp.int32)
 
 

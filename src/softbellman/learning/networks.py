@@ -208,16 +208,16 @@ def _convolve_one(layer: dict[str, jax.Array], x: jax.Array, stride: int) -> jax
 def _convolution(place: np.ndarray, side: int, stride: int) -> Callable[[dict[str, jax.Array], jax.Array], jax.Array]:
     """Returns what convolves without padding, adds the bias and rectifies: `[n, B]` to `[out * positions, B]`.
 
-    Filters that overlap by whole strides are cut into bands of `stride` rows: what one filter sees in its lower band,
-    the next one sees in its upper band. Patches of a band's height do then; each is multiplied by every band, and the
-    products of neighbours are added up. That leaves less to copy.
+    A filter that is several strides high is cut into bands of `stride` rows: its second band sees what the first band
+    of the filter below it sees. So patches one band high are enough: each is multiplied by every band, and the products
+    that belong to one filter are added up. Less is copied.
 
     Args:
         place: where in a flat array `[n]` each value is, `[H, W, C]`.
         side: side of the filters.
         stride: their stride, 1 or a divisor of the side.
     """
-    bands = side // stride if stride > 1 else 1  # where every row is a band, it does not pay
+    bands = side // stride if stride > 1 else 1  # bands of a single row would be more to add up than they save
     patches_at, rows = _patches(place, (side // bands, side), stride)
     take_patches = _take(patches_at.reshape(-1), place.size)
 

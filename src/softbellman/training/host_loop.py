@@ -43,7 +43,7 @@ from softbellman.training.settings import LoopSettings
 from softbellman.training.snapshot import restore, snapshot
 from softbellman.training.streams import Role
 
-_SPAN = 1024  # moments whose exploration is drawn at once: a draw for each would take a tenth of the time of acting
+_SPAN = 1024  # moments whose exploration is drawn at once
 
 
 class HostLoop:
@@ -241,7 +241,10 @@ class HostLoop:
         return Ruler(self.network, self.settings, self.loop, common)
 
     def _actions(self) -> np.ndarray:
-        """Chooses the actions of every run, `[R, E]`; a network is asked only where an action is not random anyway."""
+        """Chooses the actions of every run, `[R, E]`; a network is asked only where an action is not random anyway.
+
+        The lanes that fill up a block are the last run over again, and choose the same.
+        """
         chance, random_action = self._exploration()
         epsilon = learner.epsilon_at(self.agent_steps, self.settings)
         explore = chance < _rate(np.stack(self.ages), self._random_first_actions, epsilon)
