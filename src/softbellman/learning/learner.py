@@ -1,7 +1,8 @@
 """The one learner: four pure functions on one state.
 
 `init` makes the state, `act` chooses actions, `td_loss` is the only place that calls a Bellman operator, and
-`learn_step` moves the state on by one update. Both training loops and all operators share them.
+`learn_step` moves the state on by one update. All operators share them, and both training loops; but the loop on the
+host acts by the parts of `act`, `exploration` and `greedy`: it draws ahead and asks the network less often.
 """
 
 from typing import Any, NamedTuple, Protocol

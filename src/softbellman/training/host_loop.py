@@ -245,15 +245,15 @@ class HostLoop:
 
         The lanes that fill up a block are the last run over again, and choose the same.
         """
-        chance, random_action = self._exploration()
+        chance, random_actions = self._exploration()
         epsilon = learner.epsilon_at(self.agent_steps, self.settings)
         explore = chance < _rate(np.stack(self.ages), self._random_first_actions, epsilon)
-        actions = random_action.copy()
+        actions = random_actions.copy()
         for block, state in zip(self._blocks, self.states, strict=True):
             if not explore[block].all():
                 obs = _stack_arrays([self.obs[lane] for lane in block])
                 greedy = np.asarray(_greedy(self.network, len(block), state.params, obs)).reshape(len(block), -1)
-                actions[block] = np.where(explore[block], random_action[block], greedy)
+                actions[block] = np.where(explore[block], actions[block], greedy)
         return actions
 
     def _exploration(self) -> tuple[np.ndarray, np.ndarray]:
