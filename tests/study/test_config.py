@@ -157,6 +157,18 @@ def test_an_unknown_preset_lists_the_nearest_and_all():
 def test_default_presets():
     assert default_preset("atari/pong") == "paper-atari"
     assert default_preset("gym/CartPole-v1") == "classic-control"
+    assert default_preset("minatar/breakout") == "sharp-minatar"
+
+
+def test_sharp_minatar_differs_from_the_example_agent_in_what_it_names():
+    sharp, example = (dict(fields(preset(name).config)) for name in ("sharp-minatar", "minatar"))
+    assert {name: value for name, value in sharp.items() if value != example[name]} == {
+        "learner.optimizer": "adam",
+        "learner.learning_rate": 3e-4,
+        "learner.optimizer_epsilon": 3.125e-4,
+        "learner.update_period_steps": 4,
+        "loop.steps": 600_000,
+    }
 
 
 def test_minatar_is_the_example_agents_value_by_value():

@@ -242,8 +242,19 @@ _QUICK_MINATAR = _derived(
         "loop.steps": (1_000_000, _HERE),
     },
 )
-_DEMO_MINATAR = _derived(
+_SHARP_MINATAR = _derived(
     _QUICK_MINATAR,
+    "sharp-minatar",
+    "Adam in place of RMSProp, an update every 4 steps: 600,000 steps, enough for values to be learned and to grow.",
+    {
+        "learner.optimizer": ("adam", _HERE),
+        "learner.learning_rate": (3e-4, _HERE),
+        "learner.optimizer_epsilon": (3.125e-4, _HERE),
+        "loop.steps": (600_000, _HERE),
+    },
+)
+_DEMO_MINATAR = _derived(
+    _SHARP_MINATAR,
     "demo-minatar",
     "A few minutes for a comparison of three operators with five seeds: the first steps of learning.",
     {
@@ -258,10 +269,15 @@ _DEMO_MINATAR = _derived(
 
 PRESETS = {
     preset.name: preset
-    for preset in (_PAPER, _QUICK, _MACHADO, _DEMO, _CLASSIC, _MINATAR, _QUICK_MINATAR, _DEMO_MINATAR)
+    for preset in (_PAPER, _QUICK, _MACHADO, _DEMO, _CLASSIC, _MINATAR, _QUICK_MINATAR, _SHARP_MINATAR, _DEMO_MINATAR)
 }
 
-_DEFAULT_PRESETS = {"atari": "paper-atari", "gym": "classic-control", "minatar": "minatar", "mdp": "classic-control"}
+_DEFAULT_PRESETS = {
+    "atari": "paper-atari",
+    "gym": "classic-control",
+    "minatar": "sharp-minatar",
+    "mdp": "classic-control",
+}
 
 
 def default_preset(environment: str) -> str:
