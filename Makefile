@@ -16,7 +16,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.ready-all ## compare three operators on a MinAtar game, five seeds each, to a finished page; about five minutes
-	$(BIN)/softbellman compare minatar/breakout --operators max "softmax(5)" "mellowmax(5)" --seeds 5 --preset demo-minatar --out $(DEMO_OUT)
+	$(BIN)/softbellman compare minatar/breakout --operators max "softmax(30)" "mellowmax(30)" --seeds 5 --preset demo-minatar --out $(DEMO_OUT)
 	@echo "Runs so short show the first steps of learning: see the README for longer ones."
 
 demo-atari: $(VENV)/.ready-all ## train on a real Atari game for a few minutes; draw its curve, film a game

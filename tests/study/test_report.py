@@ -25,7 +25,7 @@ from .synthetic import EPOCH, synthetic
 L17 = {("softmax(5)", 2): "failed", ("softmax(5)", 3): "failed", ("softmax(5)", 4): "diverged"}
 
 
-def found_of(**scores):
+def found_of(random=None, **scores):
     """What is found in one environment from scores of runs, and no values."""
     names, arrays = list(scores), [np.array(values, float) for values in scores.values()]
     rows = []
@@ -38,7 +38,8 @@ def found_of(**scores):
         )
     none = summarise(np.full(1, np.nan))
     label = "test score, mean of the last 10 test phases"
-    return Found("g/a", rows, np.array(arrays), label, [], [(name, none, None) for name in names])
+    chance = None if random is None else summarise(np.array(random, float))
+    return Found("g/a", rows, np.array(arrays), label, [], [(name, none, None) for name in names], chance)
 
 
 def read(path):
@@ -137,6 +138,33 @@ def test_a_difference_is_that_of_common_seeds(tmp_path):
 )
 def test_l12_plain_words_say_what_can_be_told_and_what_cannot(scores, sentences):
     assert conclude(found_of(**scores)) == sentences
+
+
+@pytest.mark.parametrize(
+    ("scores", "sentences"),
+    [
+        (
+            {"max": [3, 3.1, 3.2], "softmax(5)": [4, 4.1, 4.2]},
+            ["All 2 operators learned: 3.10 to 4.10 a game, where random actions score 1.00 (0.57 to 1.43 at 95%)."],
+        ),
+        (
+            {"max": [3, 3.1, 3.2], "softmax(5)": [1, 1.1, 1.2]},
+            [
+                "max learned: 3.10 a game, where random actions score 1.00 (0.57 to 1.43 at 95%).",
+                "softmax(5) can't be told from random actions.",
+            ],
+        ),
+        (
+            {"max": [1, 1.1, 1.2]},
+            ["max can't be told from random actions, which score 1.00 (0.57 to 1.43 at 95%) a game."],
+        ),
+        ({"max": [3], "softmax(5)": [4]}, []),  # one run shows no spread
+    ],
+)
+def test_plain_words_tell_learning_from_chance(scores, sentences):
+    random = [1 + 0.1732 * x for x in (-1, 0, 1)]
+    with_chance, without = conclude(found_of(random, **scores)), conclude(found_of(**scores))
+    assert with_chance == [*sentences, *without]
 
 
 def test_many_comparisons_are_said_to_be_many():

@@ -1,5 +1,6 @@
 """The commands that train many runs as one study, and report on them."""
 
+import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -118,27 +119,32 @@ def _write_page(study: "Study", *, quiet: bool) -> None:
 
 
 def _print_table(study: "Study") -> None:
-    """Prints a row for each operator in each environment."""
-    rows = study.table()
-    print_lines([("score", "mean of a run's last 10 test phases, or of all if there are fewer, then over runs")])
+    """Prints what can be concluded, and a row for each operator in each environment."""
+    from softbellman.study.report.conclusions import conclude
+    from softbellman.study.report.findings import find
+    from softbellman.study.report.tables import of_operators
+
     for environment in study.environments:
+        found = find(study, environment)
         if len(study.environments) > 1:
             print_lines([("environment", environment)])
-        print_table(
-            ("operator", "runs", "score", "95% interval", "best", f"minus {study.operators[0]}"),
-            [
-                (
-                    row["operator"],
-                    f"{row['counted']} of {row['asked']}",
-                    _rounded(row["last_10"]),
-                    _between(row, "last_10"),
-                    _rounded(row["best"]),
-                    _difference(row),
-                )
-                for row in rows
-                if row["environment"] == environment
-            ],
-        )
+        print_lines(zip(itertools.chain(["found"], itertools.repeat("")), conclude(found), strict=False))
+        rows = [
+            (
+                row["operator"],
+                f"{row['counted']} of {row['asked']}",
+                _rounded(row["last_10"]),
+                _between(row, "last_10"),
+                _rounded(row["best"]),
+                _difference(row),
+            )
+            for row in of_operators([found])
+        ]
+        if found.random is not None and found.random.interval is not None:
+            low, high = found.random.interval
+            rows.append(("random actions", "-", _rounded(found.random.mean), f"{low:.2f} to {high:.2f}", "-", "-"))
+        print_table(("operator", "runs", "score", "95% interval", "best", f"minus {study.operators[0]}"), rows)
+    print_lines([("score", "mean of a run's last 10 test phases, or of all if there are fewer, then over runs")])
 
 
 def _difference(row: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from softbellman import operators as ops
 from softbellman.envs import is_device
 from softbellman.memory import available_memory, require_memory
 from softbellman.operators.spec import plain
+from softbellman.study import chance
 from softbellman.study import config as configs
 from softbellman.study.config import Config
 from softbellman.study.engines import Engine, share, train_locally, xla_flags
@@ -277,6 +278,7 @@ def train(
                     progress=progress,
                     inexact=inexact,
                 )
+                chance.measure(study, progress.note)
             finally:
                 progress.close()
     return study

@@ -258,6 +258,7 @@ _DEMO_MINATAR = _derived(
     "demo-minatar",
     "A few minutes for a comparison of three operators with five seeds: the first steps of learning.",
     {
+        "learner.learning_rate": (0.001, _HERE),
         "learner.replay_start_steps": (2_000, _HERE),
         "learner.epsilon_decay_steps": (30_000, _HERE),
         "learner.target_period_updates": (500, _HERE),

@@ -32,6 +32,7 @@ def conclude(found: Found) -> list[str]:
         for row in rows
         if row.counted < row.asked
     ]
+    sentences += _chance(found, digits)
     if len(rows) == 1:
         return [*sentences, _alone(found, digits), *_values(found)]
     others = [(row.operator, row.difference) for row in rows if row.difference is not None]
@@ -48,6 +49,26 @@ def conclude(found: Found) -> list[str]:
             f"{len(others)} comparisons at 95%: up to {share}% of studies without any true difference would show one."
         )
     return sentences + _values(found)
+
+
+def _chance(found: Found, digits: int) -> list[str]:
+    """Says which operators play better than random actions: those whose interval lies wholly above that of chance."""
+    random, rows = found.random, found.rows
+    if random is None or random.interval is None:
+        return []
+    chance = f"{number(random.mean or 0.0, digits)} ({ends(random.interval, digits)} at 95%)"
+    highest = random.interval[1]
+    able = {row.operator: row.last_10.mean or 0.0 for row in rows if (row.last_10.interval or (highest,))[0] > highest}
+    rest = [row.operator for row in rows if row.operator not in able and row.last_10.interval is not None]
+    sentences = []
+    if able:
+        names = f"All {len(rows)} operators" if len(able) == len(rows) > 1 else listed(list(able))
+        scores = dict.fromkeys(number(score, digits) for score in (min(able.values()), max(able.values())))
+        sentences.append(f"{names} learned: {' to '.join(scores)} a game, where random actions score {chance}.")
+    if rest:
+        which = "" if able else f", which score {chance} a game"
+        sentences.append(f"{listed(rest)} can't be told from random actions{which}.")
+    return sentences
 
 
 def _alone(found: Found, digits: int) -> str:

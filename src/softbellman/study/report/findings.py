@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from softbellman.study.chance import read as random_scores
 from softbellman.study.choice import choose_parameter, families
 from softbellman.study.normalised import normalise
 from softbellman.study.scores import Aggregate, Scores, Summary, aggregate, collect, summarise
@@ -75,6 +76,7 @@ class Found(NamedTuple):
         label: what those are: there may be fewer than 10 phases.
         choices: families of two or more parameters, each three ways.
         overestimation: for each operator its mean, and the difference to the first; as `last_10` and `difference`.
+        random: what the random policy scored, over its games; None if it was not played.
     """
 
     environment: str
@@ -83,6 +85,7 @@ class Found(NamedTuple):
     label: str
     choices: list[Choice]
     overestimation: list[tuple[str, Summary, Paired | None]]
+    random: Summary | None
 
 
 class Across(NamedTuple):
@@ -146,7 +149,10 @@ def find(study: Study, environment: str) -> Found:
         own = over.of(operator, environment)
         difference = paired_difference(own, over.of(baseline, environment)) if operator != baseline else None
         overestimation.append((operator, summarise(own), difference))
-    return Found(environment, rows, scores.values[game], scores.label, choices(scores, environment), overestimation)
+    chance = random_scores(study, environment)
+    random = None if chance is None else summarise(chance)
+    chosen = choices(scores, environment)
+    return Found(environment, rows, scores.values[game], scores.label, chosen, overestimation, random)
 
 
 def choices(scores: Scores, environment: str) -> list[Choice]:
