@@ -29,12 +29,14 @@ def test_the_defaults_and_the_smallest_settings_pass():
     [
         *(("gamma", value, "in [0, 1)") for value in (-0.1, 1.0, 1.5, NAN)),
         *(("rmsprop_decay", value, "in [0, 1)") for value in (-0.1, 1.0, NAN)),
-        *((name, value, "positive and finite") for name in ("learning_rate", "huber_delta") for value in (0, -1, NAN)),
-        ("learning_rate", INF, "positive and finite"),
-        ("optimizer_epsilon", 0.0, "positive and finite"),
+        *(
+            (name, value, "positive and finite in float32: from 1e-37 to 1e+38")
+            for name in ("learning_rate", "huber_delta", "optimizer_epsilon")
+            for value in (0, -1, NAN, INF, 1e-300, 1e300)
+        ),
         ("optimizer", "sgd", "one of rmsprop, rmsprop-torch, adam"),
         ("loss_reduction", "none", "one of sum, mean"),
-        *(("reward_clip", value, "positive, or none") for value in (0.0, -1.0)),
+        *(("reward_clip", value, "positive, or none") for value in (0.0, -1.0, NAN, 1e-300)),
         *(
             (name, 0, "at least 1")
             for name in ("batch_size", "update_period_steps", "target_period_updates", "replay_capacity")

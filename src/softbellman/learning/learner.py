@@ -136,9 +136,14 @@ def td_target(
 
 
 def huber(error: jax.Array, delta: float) -> jax.Array:
-    """Computes `0.5 min(|d|, delta)^2 + delta (|d| - min(|d|, delta))`; its gradient is `d` clipped to `+-delta`."""
-    bounded = jnp.minimum(jnp.abs(error), delta)
-    return 0.5 * bounded**2 + delta * (jnp.abs(error) - bounded)
+    """Computes `b^2 / 2 + b (|d| - b)` with `b = min(|d|, delta)`; its gradient is `d` clipped to `+-delta`.
+
+    Where the second term counts, `b` is delta. So written, no delta is added to a gradient and taken away again, which
+    would round an error to what float32 holds beside delta. An infinite delta gives the squared loss.
+    """
+    size = jnp.abs(error)
+    bounded = jnp.where(size > delta, delta, size)  # a NaN stays one
+    return bounded * (0.5 * bounded) + bounded * (size - bounded)
 
 
 def td_loss(

@@ -14,7 +14,7 @@ class LearnerSettings:
         optimizer: `rmsprop` (centred, epsilon inside the root: DeepMind's), `rmsprop-torch` (outside), or `adam`.
         rmsprop_decay: decay of both moments of RMSProp.
         optimizer_epsilon: the optimiser's epsilon.
-        huber_delta: where the Huber loss turns linear.
+        huber_delta: where the Huber loss turns linear; one beyond all errors, such as 1e30, leaves the squared loss.
         loss_reduction: `sum` or `mean` over the minibatch.
         reward_clip: rewards are clipped to `+-reward_clip` in the loss; None leaves them raw.
         batch_size: transitions in a minibatch, drawn uniformly with replacement.

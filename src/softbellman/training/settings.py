@@ -1,10 +1,11 @@
 """How long a run trains and how it is tested. No JAX here: a command line can read these at once."""
 
-import math
 from dataclasses import dataclass
 from typing import get_args, get_type_hints
 
 from softbellman.learning.settings import LearnerSettings
+
+SMALLEST, LARGEST = 1e-37, 1e38  # of the learner's numbers: beyond them, float32 has 0 and infinity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +59,12 @@ def check(learner: LearnerSettings, loop: LoopSettings) -> None:
         _require(0 <= value < 1, f"learner.{name} ({value}) must be in [0, 1).")
     for name in ("learning_rate", "huber_delta", "optimizer_epsilon"):
         value = getattr(learner, name)
-        _require(0 < value < math.inf, f"learner.{name} ({value}) must be positive and finite.")
+        _require(
+            SMALLEST <= value <= LARGEST,
+            f"learner.{name} ({value}) must be positive and finite in float32: from {SMALLEST} to {LARGEST}.",
+        )
     _require(
-        learner.reward_clip is None or learner.reward_clip > 0,
+        learner.reward_clip is None or learner.reward_clip >= SMALLEST,
         f"learner.reward_clip ({learner.reward_clip}) must be positive, or none to leave rewards as they are.",
     )
     for name in ("batch_size", "update_period_steps", "target_period_updates", "replay_capacity"):
