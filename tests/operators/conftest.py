@@ -1,5 +1,6 @@
 """Arrays of every library that operators take, one parameter each."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +29,8 @@ class Library(NamedTuple):
     def mask(self, values) -> Any:
         return Library(self.name, "bool", 0.0).array(values)
 
-    def gradient(self, function, q) -> Any:
-        """Differentiate by the library's own automatic differentiation."""
+    def gradient(self, function, q, *, again=False) -> Any:
+        """Differentiate by the library's own automatic differentiation; what it gives can be differentiated `again`."""
         if self.name == "jax":
             import jax
 
@@ -37,7 +38,7 @@ class Library(NamedTuple):
         import torch
 
         q = q.clone().requires_grad_()
-        return torch.autograd.grad(function(q).sum(), q)[0]
+        return torch.autograd.grad(function(q).sum(), q, create_graph=again)[0]
 
 
 NUMPY = [
@@ -59,3 +60,15 @@ def library(request) -> Library:
 @pytest.fixture(params=DIFFERENTIABLE)
 def differentiable(request) -> Library:
     return request.param
+
+
+@pytest.fixture(params=[*DIFFERENTIABLE, pytest.param(Library("jax", "float64", 2**-52), id="jax-float64")])
+def of_any_precision(request) -> Iterator[Library]:
+    """Every library that differentiates, in float32 and float64."""
+    if request.param.name == "jax":
+        import jax
+
+        with jax.enable_x64(request.param.dtype == "float64"):
+            yield request.param
+    else:
+        yield request.param

@@ -1,6 +1,7 @@
 """Derivatives, in closed form and by automatic differentiation; masked actions; values of extreme size."""
 
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -100,6 +101,121 @@ def test_double_has_a_derivative_in_the_selector(differentiable):
         automatic = differentiable.gradient(lambda selector, op=op: ops.double(op)(q, selector), selector)
         numeric = central_differences(lambda selector, op=op: ops.double(op)(Q, selector), SELECTOR)
         assert np.asarray(automatic) == pytest.approx(numeric, abs=max(1e-8, 20 * differentiable.eps))
+
+
+# ------------------------------------------------------------------------------------- derivatives in the parameter
+
+WITH_A_PARAMETER = {
+    "softmax": ops.Softmax,
+    "mellowmax": ops.Mellowmax,
+    "double(softmax)": lambda tau: ops.Double(ops.Softmax(tau)),
+    "double(mellowmax)": lambda omega: ops.Double(ops.Mellowmax(omega)),
+}
+RATES = (0.0, 1e-20, 1e-12, 1e-6, 1e-3, 1.0, 1e3)
+SPREADS = (1e-6, 1e-3, 1.0, 1e3, 1e6)
+# The best is 0, so that a value is what it is away from the best: differences lose nothing. The last row ties.
+PATTERNS = np.array([[-1.0, -0.3, 0.0, -0.9], [0.0, -1e-3, -1.0, -1.0], [-1.0, 0.0, 0.0, 0.0]])
+
+
+def parameter_grid():
+    """Give rates, values and selectors of all sizes: `[N, 1]`, `[N, A]` and `[N, A]`."""
+    cases = [(rate, spread * row) for rate in RATES for spread in SPREADS for row in PATTERNS]
+    q = np.array([row for _, row in cases])
+    return np.array([[rate] for rate, _ in cases]), q, np.roll(q, 1, axis=-1)
+
+
+def differences_in_the_parameter(build, rate, q, selector):
+    """Differentiate in the rate `[N, 1]` by differences in float64: forward where a step back would cross 0."""
+
+    def value(rate):
+        return build(rate)(q, selector)[:, None]
+
+    step = 1e-3 * np.maximum(rate, 1 / np.ptp(q, axis=-1, keepdims=True))
+    forward = (4 * value(rate + step) - 3 * value(rate) - value(rate + 2 * step)) / (2 * step)
+    return np.where(rate < step, forward, (value(rate + step) - value(np.maximum(rate - step, 0))) / (2 * step))
+
+
+@pytest.mark.parametrize("name", WITH_A_PARAMETER)
+def test_derivatives_in_the_parameter_against_differences(of_any_precision, name):
+    library = of_any_precision
+    build = WITH_A_PARAMETER[name]
+    rates, q, selector = parameter_grid()
+    expected = differences_in_the_parameter(build, rates, q, selector)
+    arrays = library.array(q), library.array(selector)
+    found = library.gradient(lambda rates: build(rates)(*arrays), library.array(rates))
+    variance = np.ptp(q, axis=-1, keepdims=True) ** 2  # the unit of a derivative
+    assert np.asarray(found, float) / variance == pytest.approx(expected / variance, rel=2e-5, abs=2e-6)
+
+
+def divergence_of_two(omega, spread):
+    """Give `(y s(y) - log((1 + exp(y)) / 2)) / omega^2` with `y = omega spread`, s being the logistic function."""
+    if omega == 0:
+        return spread**2 / 8
+    with localcontext() as context:
+        context.prec = 120
+        y = Decimal(omega) * Decimal(spread)
+        slope = y / (1 + (-y).exp()) - ((1 + y.exp()) / 2).ln() if y < 10_000 else Decimal(2).ln()
+        return float(slope / Decimal(omega) ** 2)
+
+
+def test_the_derivative_of_mellowmax_in_omega_is_a_divergence_to_many_digits(of_any_precision):
+    cases = [(omega, spread) for omega in (*RATES, 0.1, 0.49, 0.51, 3.0) for spread in SPREADS]
+    q = of_any_precision.array([[0.0, spread] for _, spread in cases])
+    rates = of_any_precision.array([[omega] for omega, _ in cases])
+    found = of_any_precision.gradient(lambda rates: ops.Mellowmax(rates)(q), rates)
+    as_given = zip(np.asarray(rates, float)[:, 0], np.asarray(q, float)[:, 1], strict=True)
+    exact = [divergence_of_two(*case) for case in as_given]
+    assert np.asarray(found)[:, 0] == pytest.approx(exact, rel=40 * of_any_precision.eps, abs=0)
+
+
+def test_at_0_the_derivatives_in_the_parameter_are_moments(of_any_precision):
+    """Softmax: the variance. Mellowmax: half of it. Masked actions do not count."""
+    q = of_any_precision.array([[1.0, 2.0, 3.0], [0.0, 0.0, 3.0], [5.0, 5.0, 5.0]])
+    zero = of_any_precision.array(np.zeros((3, 1)))
+    first = of_any_precision.gradient(lambda tau: ops.Softmax(tau)(q), zero)
+    assert np.asarray(first)[:, 0] == pytest.approx([2 / 3, 2, 0], abs=1e-6)
+    first = of_any_precision.gradient(lambda omega: ops.Mellowmax(omega)(q), zero)
+    assert np.asarray(first)[:, 0] == pytest.approx([1 / 3, 1, 0], abs=1e-6)
+    masked = of_any_precision.mask([True, False, True])
+    first = of_any_precision.gradient(lambda omega: ops.Mellowmax(omega)(q, where=masked), zero)
+    assert np.asarray(first)[:, 0] == pytest.approx([1 / 2, 9 / 8, 0], abs=1e-6)
+
+
+def test_second_derivatives_of_mellowmax(of_any_precision):
+    """In omega twice, against differences of the first; in omega and q, the derivative of softmax's policy in tau."""
+    library, omega = of_any_precision, np.repeat([0.0, 1e-12, 1e-4, 0.3, 2.0, 30.0], 2)[:, None]
+    rows = np.tile([[0.3, -1.2, 0.9, 0.1], [2.0, 2.0, -3.0, 0.5]], (6, 1))
+    q, rates = library.array(rows), library.array(omega)
+
+    def first(rates, q):
+        return library.gradient(lambda rates: ops.Mellowmax(rates)(q), rates, again=True)
+
+    second = np.asarray(library.gradient(lambda rates: first(rates, q), rates))
+    mixed = np.asarray(library.gradient(lambda q: first(rates, q), q))
+
+    policy = ops.Softmax(omega).weights(rows)
+    deviation = rows - np.sum(policy * rows, axis=-1, keepdims=True)
+    assert mixed == pytest.approx(policy * deviation, abs=max(1e-9, 30 * library.eps))
+
+    def divergence(omega):
+        p = ops.Softmax(omega).weights(rows)
+        return np.sum(p * np.log(p * rows.shape[-1]), axis=-1, keepdims=True) / omega**2
+
+    large = np.maximum(omega, 0.3)
+    differences = (divergence(large * 1.0001) - divergence(large * 0.9999)) / (2e-4 * large)
+    moments = [np.mean((rows - rows.mean(-1, keepdims=True)) ** k, axis=-1, keepdims=True) for k in range(5)]
+    cumulants = moments[3] / 3 + (moments[4] - 3 * moments[2] ** 2) * omega / 4  # right where omega is small
+    assert second == pytest.approx(np.where(omega < 0.3, cumulants, differences), rel=1e-4)
+
+
+def test_a_parameter_that_is_an_array_leaves_the_derivative_in_q_alone(of_any_precision):
+    """Also where its own derivative is large: no product of 0 and infinity comes in."""
+    cases = [(omega, scale * row) for omega in (0.0, 1e-20, 1.0, 1e3) for scale in (1e-6, 1.0, 1e12) for row in Q]
+    q = of_any_precision.array([row for _, row in cases])
+    rates = of_any_precision.array([[omega] for omega, _ in cases])
+    found = of_any_precision.gradient(lambda q: ops.Mellowmax(rates)(q), q)
+    exact = ops.Mellowmax(np.asarray(rates, float)).gradient(np.asarray(q, float))
+    assert np.asarray(found) == pytest.approx(exact, abs=4e-6)
 
 
 def test_derivatives_in_the_parameter():

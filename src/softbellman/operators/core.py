@@ -25,6 +25,7 @@ from softbellman.operators.row import (
     repeat,
     scaled,
     stop_gradient,
+    with_slope,
 )
 
 
@@ -166,13 +167,17 @@ class Mellowmax(Operator):
         The mean of `exp(omega z) - 1` keeps what is small beside 1; where it is not, the rounding of many terms near
         -1 would hide what is left of their sum, and the mean of `exp(omega z)` is taken.
         """
-        xp, omega = row.xp, row.constant(self.omega)
+        xp, parameter = row.xp, row.constant(self.omega)
+        omega = stop_gradient(parameter)
         reach = scaled(omega, row.spread)
         is_mean, is_near = reach < 1e-18, reach < 1.0
         rate = xp.where(is_mean, 1.0, omega)
         z = scaled(rate, row.z)
         near = xp.log1p(row.mean(xp.expm1(z)))
-        return xp.where(is_mean, row.mean(row.z), xp.where(is_near, near, xp.log(row.mean(xp.exp(z)))) / rate)
+        value = xp.where(is_mean, row.mean(row.z), xp.where(is_near, near, xp.log(row.mean(xp.exp(z)))) / rate)
+        if isinstance(self.omega, int | float):  # a constant
+            return value
+        return with_slope(value, parameter, lambda value, omega: _mellowmax_slope(row, value, omega))
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the softmax policy at rate `omega`: not negative, sum 1, so mellowmax is a non-expansion."""
@@ -223,6 +228,23 @@ class Mellowmax(Operator):
         residual = average - self.offset(row) / unit
         rate = rate - (residual - stop_gradient(residual)) / slope / unit
         return xp.where(nearly_mean, omega / 2, rate)
+
+
+def _mellowmax_slope(row: Row, offset: Array, omega: Array) -> Array:
+    """Give the derivative of mellowmax in omega, `KL(p || uniform) / omega^2`: `[..., 1]`.
+
+    It is the mean of `(y exp(y) - exp(y) + 1) / omega^2` at `y = omega (z - offset)`, of which no term is negative;
+    where y is small, of `(z - offset)^2 (1/2 + y/3 + y^2/8 + ...)`. At 0 that is half the variance.
+    """
+    xp, deviation = row.xp, row.z - offset
+    y = scaled(omega, deviation)
+    is_near = xp.abs(y) < 0.5
+    near, series = xp.where(is_near, y, 0.0), 0.0
+    for k in reversed(range(14)):
+        series = series * near + 1 / (math.factorial(k) * (k + 2))
+    far = xp.where(is_near, 1.0, xp.where(y > -1e3, y, -1e3))
+    unit = xp.where(is_near, deviation, 1 / xp.where(is_near, 1.0, omega))
+    return row.mean(xp.where(is_near, series, far * xp.exp(far) - xp.expm1(far)) * unit * unit)
 
 
 @operator

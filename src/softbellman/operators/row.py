@@ -141,6 +141,50 @@ def stop_gradient(x: Array) -> Array:
     return x.detach() if compat.is_torch_array(x) else x
 
 
+def with_slope(value: Array, number: Array, slope: Callable[[Array, Array], Array]) -> Array:
+    """Give a value that is constant in a number the derivative `slope(value, number)` in it.
+
+    For a function whose derivative is lost to rounding when it is taken operation by operation. The slope is asked for
+    twice, the second time of a value that has a derivative already: so the second derivative is right too.
+
+    Args:
+        value: of any shape.
+        number: of the same shape.
+        slope: a function of both, differentiable in both.
+    """
+    if compat.is_numpy_array(value):
+        return value
+    if compat.is_jax_array(value):
+        attach, point = _attach(), number
+    else:  # in a product with what is 0, half of the second derivative comes from each factor
+        point = (number + number.detach()) / 2
+
+        def attach(value: Array, number: Array, slope: Array) -> Array:
+            return value + slope * (number - number.detach())
+
+    first = attach(value, point, slope(value, point))
+    return attach(value, number, slope(first, point))
+
+
+@functools.cache
+def _attach() -> Callable[[Array, Array, Array], Array]:
+    """Make the function of JAX that gives a value a slope; a compiler drops the slope where nobody asks for it."""
+    jax = _jax()
+
+    @jax.custom_jvp
+    def attach(value: Array, _: Array, __: Array) -> Array:
+        return value
+
+    def derivative(point: tuple[Array, ...], moves: tuple[Array, ...]) -> tuple[Array, Array]:
+        (value, number, slope), (move, by, _) = point, moves
+        zero = jax.custom_derivatives.SymbolicZero
+        total = jax.numpy.zeros_like(value) if isinstance(move, zero) else move
+        return attach(value, number, slope), total if isinstance(by, zero) else total + slope * by
+
+    attach.defjvp(derivative, symbolic_zeros=True)
+    return attach
+
+
 def repeat(step: Callable[[Array, Array], tuple[Array, Array]], times: int, a: Array, b: Array) -> tuple[Array, Array]:
     """Apply a step to a pair so many times; under JAX's tracing as one loop, quicker to compile than its turns."""
     if compat.is_jax_array(a) and isinstance(a, _jax().core.Tracer):
