@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from softbellman.operators import Mellowmax, Operator, Softmax, centre
+from softbellman.operators.arrays import floats
 from softbellman.operators.row import scaled
 
 __all__ = [
@@ -283,7 +284,7 @@ def equivalent_omega(q: ArrayLike, tau: ArrayLike) -> Equivalence:
         >>> omega.round(4).tolist()[:2], saturated.tolist()
         ([2.1786, 15268.2758], [False, False, True, True])
     """
-    q, tau = np.asarray(q, dtype=np.float64), np.asarray(tau, dtype=np.float64)
+    q, tau = floats(q, "q"), floats(tau, "tau")
     if not np.all((tau >= 0) & (tau < np.inf)):
         raise ValueError(f"tau ({tau}) must be finite and at least 0; for its limit, the max, no omega is finite")
     if not np.all(q < np.inf):
@@ -305,7 +306,7 @@ def equivalent_omega(q: ArrayLike, tau: ArrayLike) -> Equivalence:
 
 
 def _true_values(values: ArrayLike) -> Values:
-    values = np.asarray(values, dtype=np.float64)
+    values = floats(values, "true values")
     if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values)):
         raise ValueError(f"true values ({values}) must be finite numbers, one for each action")
     return values

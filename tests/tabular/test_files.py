@@ -109,7 +109,10 @@ def with_transition(entry):
         (with_transition(["here", 2, "here", 1, 0]), "transition 4: action 2 is not among the 2"),
         (with_transition(["here", True, "here", 1, 0]), "transition 4: action true is not among the 2"),
         (with_transition(["here", 1, "here", 0.5, 0]), "state 0, action 1: its probabilities sum to 0.5, not 1"),
-        (with_transition(["here", 1, "here", -1, 0]), "state 0, action 1: a probability is negative"),
+        (
+            with_transition(["here", 1, "here", -1, 0]),
+            "state 0, action 1: a probability is -1; it must be finite and at least 0",
+        ),
         ('{"gamma": 1e999, "states": 1, "actions": 1, "transitions": [[0, 0, 0, 1, 0]]}', "gamma .inf. must be"),
         ('{"gamma": 0, "states": 1, "actions": 1, "transitions": [[0, 0, 0, 1, 1e999]]}', "reward of .* is inf"),
     ],

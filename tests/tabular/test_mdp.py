@@ -1,9 +1,12 @@
 """Finite MDPs: all forms of the same one agree, what is wrong is named, and nothing of the caller's is touched."""
 
+import json
+import re
 import subprocess
 import sys
 import textwrap
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from scipy import sparse
 
 from softbellman import operators as ops
 from softbellman.tabular import FiniteMDP, solve
+from softbellman.tabular.files import read_mdp
 from softbellman.tabular.kernel import shortfall
 
 TRANSITION = np.array([[[0.5, 0.5, 0.0], [0.0, 0.8, 0.2]], [[0.0, 1.0, 0.0], [0.1, 0.0, 0.9]], [[0, 0, 1], [1, 0, 0]]])
@@ -20,30 +24,35 @@ REWARD = np.array([[5.0, 10.0], [-1.0, 2.0], [0.0, 1.0]])
 GAMMA = 0.9
 
 
-def in_all_forms(transition, reward, gamma):
-    """The same MDP, built in every way there is."""
+def ways_to_build(transition, reward, gamma):
+    """Give a function for each form in which the arrays of an MDP may be given."""
     states, actions, _ = transition.shape
     by_action = [sparse.csr_array(transition[:, a]) for a in range(actions)]
     stacked = sparse.coo_array(transition.reshape(-1, states))
+    by_next_state = [p.astype(bool) * reward[:, [a]] for a, p in enumerate(by_action)]
+    s, a, onward = np.nonzero(transition)
+    lists = (s, a, onward, transition[s, a, onward], reward[s, a])
 
     def outcomes(state, action):
         return [(p, s, reward[state, action], False) for s, p in enumerate(transition[state, action]) if p]
 
-    s, a, onward = np.nonzero(transition)
     return {
-        "dense": FiniteMDP(transition, reward, gamma),
-        "lists": FiniteMDP(transition.tolist(), reward.tolist(), gamma),
-        "dense rewards by next state": FiniteMDP(transition, np.repeat(reward[:, :, None], states, axis=2), gamma),
-        "sparse by action": FiniteMDP(by_action, reward, gamma),
-        "sparse rewards": FiniteMDP(
-            by_action, [p.astype(bool) * reward[:, [a]] for a, p in enumerate(by_action)], gamma
+        "dense": lambda: FiniteMDP(transition, reward, gamma),
+        "lists": lambda: FiniteMDP(transition.tolist(), reward.tolist(), gamma),
+        "dense rewards by next state": lambda: FiniteMDP(
+            transition, np.repeat(reward[:, :, None], states, axis=2), gamma
         ),
-        "sparse stacked": FiniteMDP(stacked, reward, gamma),
-        "function": FiniteMDP.from_function(outcomes, states, actions, gamma),
-        "transitions": FiniteMDP.from_transitions(
-            s, a, onward, transition[s, a, onward], reward[s, a], num_states=states, num_actions=actions, gamma=gamma
-        ),
+        "sparse by action": lambda: FiniteMDP(by_action, reward, gamma),
+        "sparse rewards": lambda: FiniteMDP(by_action, by_next_state, gamma),
+        "sparse stacked": lambda: FiniteMDP(stacked, reward, gamma),
+        "function": lambda: FiniteMDP.from_function(outcomes, states, actions, gamma),
+        "transitions": lambda: FiniteMDP.from_transitions(*lists, num_states=states, num_actions=actions, gamma=gamma),
     }
+
+
+def in_all_forms(transition, reward, gamma):
+    """The same MDP, built in every way there is."""
+    return {form: build() for form, build in ways_to_build(transition, reward, gamma).items()}
 
 
 FORMS = tuple(in_all_forms(TRANSITION, REWARD, GAMMA))
@@ -106,8 +115,11 @@ def test_l36_a_hundred_thousand_states_stay_sparse():
             {"transition": [[[0.45, 0.9, 0.45]] * 2] * 3},
             "state 0, action 0: its probabilities sum to 1.8, not 1 .5 more",
         ),
-        ({"transition": [[[1.5, -0.5, 0.0]] * 2] * 3}, "state 0, action 0: a probability is negative"),
-        ({"transition": [[[np.nan, 0.5, 0.5]] * 2] * 3}, "state 0, action 0: a probability is negative or not finite"),
+        (
+            {"transition": [[[1.5, -0.5, 0.0]] * 2] * 3},
+            "state 0, action 0: a probability is -0.5; it must be finite and at least 0",
+        ),
+        ({"transition": [[[np.nan, 0.5, 0.5]] * 2] * 3}, "state 0, action 0: a probability is nan; it must be finite"),
         ({"transition": np.ones((2, 3, 3)) / 3}, r"shape \[2, 3, 3\].*the state first.*swapaxes"),
         ({"transition": np.ones((3, 3)) / 3}, r"shape \[3, 3\]"),
         ({"transition": [[[1.0]], [[1.0, 0.0]]]}, "no array of numbers"),
@@ -235,7 +247,10 @@ def test_a_function_marks_ends_and_illegal_actions():
         ([(1.0, "c", 0.0, False)], "f.'a', 0. leads to 'c', which is not among the 2 states"),
         ([(1.0, "a", 0.0)], r"f.'a', 0. gives \(1.0, 'a', 0.0\); it must give tuples \(probability, next_state"),
         ([(0.7, "a", 0.0, False)], "state 0, action 0: its probabilities sum to 0.7, not 1 .1 more"),
-        ([(-0.5, "a", 0.0, False), (1.5, "b", 0.0, False)], "state 0, action 0: a probability is negative"),
+        (
+            [(-0.5, "a", 0.0, False), (1.5, "b", 0.0, False)],
+            "state 0, action 0: a probability is -0.5; it must be finite and at least 0",
+        ),
     ],
 )
 def test_a_function_that_is_wrong_is_told_where(outcome, message):
@@ -337,3 +352,90 @@ def test_the_package_gives_the_tabular_part_when_asked():
     assert softbellman.FiniteMDP is FiniteMDP and softbellman.solve is solve
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         softbellman.nothing  # noqa: B018
+
+
+# Probabilities that miss 0 by rounding
+
+
+def ways_to_read(transition, reward, gamma, folder):
+    """Give a function for each other way in: files, and a table of Gymnasium."""
+    states, actions, _ = transition.shape
+    entries = [[s, a, t, transition[s, a, t], reward[s, a]] for s, a, t in np.argwhere(transition).tolist()]
+    document = {"states": states, "actions": actions, "gamma": gamma, "transitions": entries}
+    (folder / "mdp.json").write_text(json.dumps(document))
+    np.savez(folder / "mdp.npz", transition=transition, reward=reward, gamma=gamma)
+    table = {s: {a: [] for a in range(actions)} for s in range(states)}
+    for s, a, t, probability, gain in entries:
+        table[s][a].append((probability, t, gain, False))
+    return {
+        "json": lambda: read_mdp(folder / "mdp.json"),
+        "npz": lambda: read_mdp(folder / "mdp.npz"),
+        "table": lambda: FiniteMDP.from_gymnasium(SimpleNamespace(P=table), gamma),
+    }
+
+
+def every_way(transition, reward, gamma, folder):
+    return ways_to_build(transition, reward, gamma) | ways_to_read(transition, reward, gamma, folder)
+
+
+@pytest.mark.parametrize("below", [-1e-17, -1e-9, -9e-7])
+def test_probabilities_below_0_by_rounding_are_taken_for_0_in_every_form(below, tmp_path):
+    transition = TRANSITION.copy()
+    transition[0, 0, 2] = transition[2, 1, 1] = below
+    transition[2, 1, 0] -= below  # as a solver leaves it: the sum is 1
+    for name, build in every_way(transition, REWARD, GAMMA, tmp_path).items():
+        probability = kernel(build())
+        assert probability.min() == 0 and abs(probability.sum(axis=1) - 1).max() < 3e-16, name
+        np.testing.assert_allclose(probability, TRANSITION.reshape(6, 3), atol=1e-6)
+
+
+@pytest.mark.parametrize("below", [-2e-6, -0.1, -np.inf, np.nan, np.inf])
+def test_other_probabilities_are_named_with_value_state_and_action_in_every_form(below, tmp_path):
+    transition = TRANSITION.copy()
+    transition[2, 1, 1] = below
+    message = re.escape(f"state 2, action 1: a probability is {below:.9g}; it must be finite and at least 0")
+    for build in every_way(transition, REWARD, GAMMA, tmp_path).values():
+        with pytest.raises(ValueError, match=f"{message}|is no number that an MDP can have"):
+            build()
+
+
+def test_many_probabilities_below_0_are_refused_by_the_sum_of_what_is_left():
+    row = np.full(101, -5e-7)
+    row[0] = 1 + 100 * 5e-7
+    with pytest.raises(ValueError, match=r"state 0, action 0: its probabilities sum to 1\.00005, not 1"):
+        FiniteMDP(np.tile(row, (101, 1, 1)), np.zeros((101, 1)), GAMMA)
+
+
+def test_the_reward_of_a_transition_below_0_by_rounding_does_not_count():
+    transition, reward = TRANSITION.copy(), np.repeat(REWARD[:, :, None], 3, axis=2)
+    transition[0, 0, 2], reward[0, 0, 2] = -1e-17, 1e20
+    stacked, gains = (sparse.csr_array(x.reshape(6, 3)) for x in (transition, reward))
+    s, a, t = np.nonzero(transition)
+    for mdp in (
+        FiniteMDP(transition, reward, GAMMA),
+        FiniteMDP(stacked, gains, GAMMA),
+        FiniteMDP.from_transitions(
+            s, a, t, transition[s, a, t], reward[s, a, t], num_states=3, num_actions=2, gamma=GAMMA
+        ),
+    ):
+        np.testing.assert_allclose(mdp.reward, REWARD, rtol=1e-14)
+
+
+def test_probabilities_below_0_where_an_action_is_not_legal_are_not_looked_at():
+    transition = TRANSITION.copy()
+    transition[0, 1] = [-5.0, np.nan, 0.0]
+    legal = np.array([[True, False], [True, True], [True, True]])
+    for form in (transition, sparse.csr_array(transition.reshape(6, 3))):
+        assert not kernel(FiniteMDP(form, REWARD, GAMMA, legal=legal))[1].any()
+
+
+def test_the_probabilities_of_the_caller_keep_their_values():
+    transition = TRANSITION.copy()
+    transition[0, 0, 2] = -1e-17
+    stacked, probability = sparse.csr_array(transition.reshape(6, 3)), np.array([1.0, -1e-17])
+    FiniteMDP(transition, REWARD, GAMMA)
+    FiniteMDP(stacked, REWARD, GAMMA)
+    FiniteMDP.from_transitions(
+        [0, 0], [0, 0], [0, 1], probability, [0.0, 0.0], num_states=2, num_actions=1, gamma=GAMMA
+    )
+    assert transition[0, 0, 2] == stacked.data.min() == probability[1] == -1e-17

@@ -382,7 +382,7 @@ def _parameter(function: str, name: str, value: Number) -> Number:
     """Check a Python number and cast it to float; leave arrays and tracers of JAX and PyTorch alone."""
     if compat.is_jax_array(value) or compat.is_torch_array(value):
         return value
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
         raise TypeError(f"{function}: {name} ({value!r}) must be a number, finite and at least 0, such as 5.0.")
     try:
         number = float(value) + 0.0  # no -0.0

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
+from softbellman.operators.arrays import lost_meaning
 from softbellman.operators.pytrees import register_pytrees
 
 compat: Any = array_api_compat  # whose own types name libraries that need not be installed
@@ -96,13 +97,19 @@ def centre(q: Array, where: Array | None = None) -> Row:
 
 
 def real(q: Array) -> Array:
-    """Make an array of floats: integers, and Python sequences of them, become the default float."""
+    """Make an array of floats: integers, and Python sequences of them, become the default float.
+
+    Raises:
+        TypeError: it holds something else, or more than NumPy would keep.
+    """
+    if lost := lost_meaning(q):
+        raise TypeError(f"action values are {lost}.")
     if not compat.is_array_api_obj(q):
         q = np.asarray(q)
     xp = compat.array_namespace(q)
     if xp.isdtype(q.dtype, "real floating") and float(xp.finfo(q.dtype).max) > 1e30:  # float16 has no room for powers
         return q
-    if not xp.isdtype(q.dtype, "integral"):
+    if not xp.isdtype(q.dtype, "integral") or getattr(q.dtype, "kind", "") == "m":  # spans of time count as integers
         raise TypeError(f"q has dtype {q.dtype}; action values must be real numbers, such as float32 or float64.")
     return xp.astype(q, xp.asarray(0.0).dtype)
 
@@ -112,6 +119,8 @@ def legal_actions(q: Array, where: Array | None) -> Array:
     xp = compat.array_namespace(q)
     legal = q != -math.inf
     if where is not None:
+        if lost := lost_meaning(where):
+            raise TypeError(f"where is {lost}.")
         allowed = xp.asarray(where)
         if not xp.isdtype(allowed.dtype, "bool"):
             raise TypeError(f"where has dtype {allowed.dtype}; it must be a bool mask, True for a legal action.")
@@ -155,19 +164,19 @@ def with_slope(value: Array, number: Array, slope: Callable[[Array, Array], Arra
     if compat.is_numpy_array(value):
         return value
     if compat.is_jax_array(value):
-        attach, point = _attach(), number
-    else:  # in a product with what is 0, half of the second derivative comes from each factor
-        point = (number + number.detach()) / 2
-
-        def attach(value: Array, number: Array, slope: Array) -> Array:
-            return value + slope * (number - number.detach())
-
+        attach, point = _attach_as_rule(), number
+    else:  # of a product, each factor gives half of the second derivative
+        attach, point = _attach_as_product, (number + number.detach()) / 2
     first = attach(value, point, slope(value, point))
     return attach(value, number, slope(first, point))
 
 
+def _attach_as_product(value: Array, number: Array, slope: Array) -> Array:
+    return value + slope * (number - number.detach())
+
+
 @functools.cache
-def _attach() -> Callable[[Array, Array, Array], Array]:
+def _attach_as_rule() -> Callable[[Array, Array, Array], Array]:
     """Make the function of JAX that gives a value a slope; a compiler drops the slope where nobody asks for it."""
     jax = _jax()
 

@@ -17,6 +17,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from softbellman import operators as ops
+from softbellman.operators.arrays import floats
 
 
 def largest_gap(tau: float, actions: int, spread: ArrayLike = math.inf) -> Any:
@@ -40,7 +41,7 @@ def largest_gap(tau: float, actions: int, spread: ArrayLike = math.inf) -> Any:
     """
     others = actions - 1
     if tau == 0:
-        return np.asarray(spread, np.float64) * (others / actions)
+        return floats(spread, "spread") * (others / actions)
     distance = np.minimum(spread, 1 / tau + ops.softmax(tau).largest_gap(actions))
     return distance * others / (np.exp(tau * distance) + others)
 
@@ -56,7 +57,7 @@ def smallest_gap(tau: float, actions: int, spread: ArrayLike) -> Any:
         >>> bool(np.isclose(gap, smallest_gap(1.0, 3, spread=2.0)))
         True
     """
-    distance = np.asarray(spread, np.float64)
+    distance = floats(spread, "spread")
     weight = np.exp(-tau * distance)
     return distance * weight / (weight + actions - 1)
 
@@ -72,7 +73,7 @@ def lemma_1_upper(tau: float, actions: int, largest_distance: ArrayLike) -> Any:
         >>> round(float(lemma_1_upper(1.0, 18, 200.0)))
         914
     """
-    return (actions - 1) * np.maximum(1 / (tau + 2), np.asarray(largest_distance, np.float64) * expit(-tau))
+    return (actions - 1) * np.maximum(1 / (tau + 2), floats(largest_distance, "largest_distance") * expit(-tau))
 
 
 def lemma_1_lower(tau: float, actions: int, distance: ArrayLike, largest_distance: ArrayLike | None = None) -> Any:
@@ -88,7 +89,7 @@ def lemma_1_lower(tau: float, actions: int, distance: ArrayLike, largest_distanc
         largest_distance: D; d by default.
     """
     largest = distance if largest_distance is None else largest_distance
-    return np.asarray(distance, np.float64) / actions * np.exp(-tau * np.asarray(largest, np.float64))
+    return floats(distance, "distance") / actions * np.exp(-tau * floats(largest, "largest_distance"))
 
 
 def entropy_gap(tau: float, q: ArrayLike) -> Any:
@@ -187,4 +188,4 @@ def reachable_values(gamma: float, rewards: ArrayLike, start: ArrayLike, steps: 
         [-1.5, 1.5]
     """
     remembered = np.power(gamma, steps)[..., None]
-    return np.asarray(rewards) * (1 - remembered) / (1 - gamma) + remembered * np.asarray(start)
+    return floats(rewards, "rewards") * (1 - remembered) / (1 - gamma) + remembered * floats(start, "start")

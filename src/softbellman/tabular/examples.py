@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from softbellman.operators.arrays import floats
 from softbellman.tabular.mdp import FiniteMDP
 
 PUBLISHED_REWARD = 0.0335  # printed as 0.033, it seems: with 0.033 the published tau has but one fixed point
@@ -31,7 +32,7 @@ def one_state(rewards: ArrayLike = (1.0, 0.0), gamma: float = 0.9) -> FiniteMDP:
         >>> one_state((1.0, 0.0), gamma=0.5).backup([2.0]).tolist()
         [[2.0, 1.0]]
     """
-    rewards = np.asarray(rewards, np.float64)
+    rewards = floats(rewards, "rewards")
     return FiniteMDP(np.ones((1, len(rewards), 1)), rewards[None], gamma)
 
 

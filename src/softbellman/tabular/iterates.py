@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from softbellman import operators as ops
+from softbellman.operators.arrays import floats
 from softbellman.tabular import bounds
 from softbellman.tabular.mdp import FiniteMDP
 
@@ -139,7 +140,7 @@ def iterate(mdp: FiniteMDP, tau: float, start: ArrayLike = 0.0, steps: int = 100
     if mdp.num_states % blocks:
         raise ValueError(f"blocks ({blocks}) must divide the number of states, {mdp.num_states}.")
     shape = (blocks, mdp.num_states // blocks, mdp.num_actions)
-    first = np.where(mdp.terminal[:, None], 0.0, np.where(mdp.legal, start, -np.inf))
+    first = np.where(mdp.terminal[:, None], 0.0, np.where(mdp.legal, floats(start, "start"), -np.inf))
     sequences = []
     for op in (ops.maximum(), ops.softmax(tau)):
         sequence = [first]

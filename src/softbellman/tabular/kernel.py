@@ -1,19 +1,25 @@
 """The kernel of a Markov decision process, one row for each state and action: copied, checked, normalised."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from softbellman.operators.arrays import floats, plain
+
 Values = NDArray[np.float64]
 Kernel = Any  # an array or csr_array: they share @, sum and shape, which no one class of the stubs says
 
-ROUNDING = 1e-6  # how far from 1 the probabilities of a row may sum: what typing them in float32 leaves
+ROUNDING = 1e-6  # how far below 0 a probability may be, and from 1 the sum of a row: what float32 leaves of typed ones
 
 
 def stacked(matrices: Any, name: str) -> Kernel:
     """Copies `[S, A, S]`, `A` sparse `[S, S]` or one sparse `[S * A, S]` to `[S * A, S]`."""
+    for matrix in matrices if _are_sparse(matrices) else [matrices]:
+        if sparse.issparse(matrix) and matrix.dtype.kind not in "biuf":
+            raise ValueError(f"{name} has dtype {matrix.dtype}; it must be of real numbers, such as float64.")
     if sparse.issparse(matrices):
         rows: Any = sparse.csr_array(matrices, dtype=np.float64, copy=True)
         num_rows, num_states = rows.shape
@@ -28,7 +34,7 @@ def stacked(matrices: Any, name: str) -> Kernel:
         order = np.arange(num_states * num_actions).reshape(num_actions, num_states).T.ravel()
         rows = sparse.csr_array(by_action[order])
     else:
-        array = _floats(matrices, name)
+        array = np.array(floats(matrices, name), order="C")
         if array.ndim != 3 or array.shape[0] != array.shape[2] or not array.size:
             turned = array.ndim == 3 and array.shape[1] == array.shape[2]
             hint = "; if its first axis is the action, pass np.swapaxes(it, 0, 1)" if turned else ""
@@ -42,7 +48,7 @@ def expected(reward: Any, kernel: Kernel, shape: tuple[int, int]) -> Values:
     """Averages rewards over next states where they depend on them: `[S, A]`."""
     is_sparse = sparse.issparse(reward) or _are_sparse(reward)
     if not is_sparse:
-        array = _floats(reward, "reward")
+        array = np.array(floats(reward, "reward"), order="C")
         if array.shape == shape:
             return array
         if array.shape != (*shape, shape[0]):
@@ -69,16 +75,13 @@ def normalised(kernel: Kernel, active: NDArray[np.bool_]) -> tuple[Kernel, Value
     num_actions = active.shape[1]
     if isinstance(kernel, np.ndarray):
         kernel[~active.ravel()] = 0.0
-        wrong_rows = np.flatnonzero(~(np.isfinite(kernel) & (kernel >= 0)).all(axis=1))
+        raise_to_zero(kernel.reshape(-1), lambda i: i // active.shape[0], num_actions)
     else:
         if not active.all():
             kernel.data[np.repeat(~active.ravel(), np.diff(kernel.indptr))] = 0.0
+        raise_to_zero(kernel.data, lambda i: np.searchsorted(kernel.indptr, i, side="right") - 1, num_actions)
         kernel.eliminate_zeros()
         row_of = np.repeat(np.arange(kernel.shape[0]), np.diff(kernel.indptr))
-        wrong_rows = row_of[~(np.isfinite(kernel.data) & (kernel.data >= 0))]
-    if wrong_rows.size:
-        where = "state {}, action {}".format(*divmod(int(wrong_rows[0]), num_actions))
-        raise ValueError(f"transition of {where}: a probability is negative or not finite.")
     sums = np.asarray(kernel.sum(axis=1)).ravel()
     off = active.ravel() & (np.abs(sums - 1) > ROUNDING)
     if off.any():
@@ -92,6 +95,19 @@ def normalised(kernel: Kernel, active: NDArray[np.bool_]) -> tuple[Kernel, Value
     else:
         kernel.data /= sums[row_of]
     return kernel, sums
+
+
+def raise_to_zero(probability: Values, row_of: Callable[[Any], Any], num_actions: int) -> None:
+    """Makes probabilities 0 that miss it by rounding, in place; refuses any other that is negative or not finite."""
+    wrong = np.flatnonzero(~(np.isfinite(probability) & (probability >= -ROUNDING)))
+    if wrong.size:
+        where = "state {}, action {}".format(*divmod(int(row_of(wrong[0])), num_actions))
+        value = probability[wrong[0]]
+        raise ValueError(
+            f"transition of {where}: a probability is {value:.9g}; it must be finite and at least 0 "
+            f"({-ROUNDING} if off by rounding)."
+        )
+    probability[probability < 0] = 0.0
 
 
 def shortfall(kernel: Kernel) -> Values:
@@ -124,18 +140,11 @@ def _are_sparse(matrices: Any) -> bool:
     return isinstance(matrices, list | tuple) and len(matrices) > 0 and all(map(sparse.issparse, matrices))
 
 
-def _floats(values: Any, name: str) -> Values:
-    try:
-        return np.array(values, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is no array of numbers: {error}") from None
-
-
 def read_mask(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, default: bool) -> NDArray[np.bool_]:
     """Copies a mask; all `default` where there is none."""
     if values is None:
         return np.full(shape, default)
-    mask = np.array(values)
+    mask = np.array(plain(values, name))
     if mask.dtype != np.bool_ or mask.shape != shape:
         raise ValueError(f"{name} has dtype {mask.dtype} and shape {list(mask.shape)}; it must be bool {list(shape)}.")
     return mask
@@ -143,8 +152,6 @@ def read_mask(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, de
 
 def check_indices(name: str, index: NDArray, limit: int) -> None:
     """Refuses an index that is not from 0 to `limit - 1`."""
-    if index.size and not np.issubdtype(index.dtype, np.integer):
-        raise ValueError(f"transitions: {name} has dtype {index.dtype}; it must be whole numbers.")
     wrong = np.flatnonzero((index < 0) | (index >= limit))
     if wrong.size:
         raise ValueError(f"transition {wrong[0]}: {name} {index[wrong[0]]} is not among the {limit}.")

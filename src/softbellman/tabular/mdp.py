@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from softbellman.operators import Operator
+from softbellman.operators.arrays import flags, floats, whole
 from softbellman.tabular.kernel import (
     Kernel,
     Values,
@@ -21,6 +22,7 @@ from softbellman.tabular.kernel import (
     expected,
     normalised,
     products,
+    raise_to_zero,
     read_mask,
     stacked,
 )
@@ -153,14 +155,13 @@ class FiniteMDP:
             >>> mdp.terminal.tolist(), mdp.backup([2.0, 0.0]).tolist()
             ([False, True], [[2.0, 3.0], [0.0, 0.0]])
         """
-        lists = [np.asarray(x) for x in (state, action, next_state, probability, reward)]
-        lists.append(np.zeros(lists[0].shape, bool) if terminated is None else np.asarray(terminated, bool))
+        lists: list[NDArray] = [whole(state, "state"), whole(action, "action"), whole(next_state, "next state")]
+        lists += [floats(probability, "probability").copy(), floats(reward, "reward")]
+        lists.append(np.zeros(lists[0].shape, bool) if terminated is None else flags(terminated, "terminated"))
         if lists[0].ndim != 1 or len({x.shape for x in lists}) != 1:
             shapes = ", ".join(str(x.shape) for x in lists)
             raise ValueError(f"transitions: the lists have shapes {shapes}; each must be [N].")
         s, a, onward, p, r, ended = lists
-        if not s.size:  # empty lists are of floats
-            s, a, onward = (x.astype(np.int64) for x in (s, a, onward))
         onward = np.where(ended, 0, onward)
         for name, index, limit in (
             ("state", s, num_states),
@@ -169,14 +170,13 @@ class FiniteMDP:
         ):
             check_indices(name, index, limit)
         onward = np.where(ended, num_states, onward)
-        rows = s.astype(np.int64) * num_actions + a
+        rows = s * num_actions + a
         shape = (num_states, num_actions)
         legal = np.zeros(shape, dtype=bool)
         legal[s, a] = True
         terminal = ~np.any(legal, axis=1)
-        kernel = sparse.csr_array(
-            (p.astype(np.float64), (rows, onward)), shape=(num_states * num_actions, num_states + 1)
-        )
+        raise_to_zero(p, lambda i: rows[i], num_actions)
+        kernel = sparse.csr_array((p, (rows, onward)), shape=(num_states * num_actions, num_states + 1))
         kernel, sums = normalised(kernel, legal)
         gains = np.bincount(rows, weights=products(p, r), minlength=num_states * num_actions) / sums
         mdp = cls.__new__(cls)
@@ -278,7 +278,7 @@ class FiniteMDP:
         Raises:
             ValueError: the shape is another, or a reward is not finite.
         """
-        reward = np.asarray(reward, np.float64)
+        reward = floats(reward, "reward")
         if reward.shape != self.reward.shape:
             raise ValueError(f"reward has shape {list(reward.shape)}; it must be {list(self.reward.shape)}.")
         mdp = type(self).__new__(type(self))
@@ -287,13 +287,13 @@ class FiniteMDP:
 
     def backup(self, values: ArrayLike) -> Values:
         """Gives `reward + gamma * kernel @ values`: `[S]` to `[S, A]`, -inf where an action is not legal."""
-        onward = self.kernel @ np.asarray(values, np.float64)
+        onward = self.kernel @ floats(values, "values")
         onward *= self.gamma
         return np.add(onward.reshape(self.reward.shape), self._offset, order="F")
 
     def value(self, operator: Operator, q: ArrayLike) -> Values:
         """Gives what the actions are worth together, `operator(q, q)`, and 0 in terminal states: `[S, A]` to `[S]`."""
-        q = np.asarray(q, np.float64)
+        q = floats(q, "q")
         worth = np.asarray(operator(q, q, where=self.legal), np.float64)
         return np.where(self.terminal, 0.0, worth)
 
@@ -303,7 +303,7 @@ class FiniteMDP:
         Raises:
             ValueError: it has another shape, or is not finite for a legal action.
         """
-        start = np.array(start, np.float64)
+        start = np.array(floats(start, "a start"))
         if start.shape not in ((self.num_states,), self.reward.shape):
             allowed = f"[{self.num_states}] or {list(self.reward.shape)}"
             raise ValueError(
