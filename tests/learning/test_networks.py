@@ -1,11 +1,15 @@
 """Networks: what they see, how they start, and the convolutions against a slow explicit one."""
 
+import math
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
 
+from softbellman.learning import device_replay
 from softbellman.learning.networks import LASAGNE, TORCH, Init, minatar_cnn, mlp, nature_cnn
 
 NATURE_FAN_IN = {"conv_1": 256, "conv_2": 512, "conv_3": 576, "dense": 3136, "q": 512}
@@ -204,13 +208,31 @@ def test_a_convolution_has_the_values_and_gradients_of_xlas(kind, batch):
     weights = rng.normal(size=jax.eval_shape(network.apply, params, seen).shape).astype(np.float32)
 
     def differentiate(apply, given):
-        return jax.jit(jax.value_and_grad(lambda params: (apply(params, given) * weights).sum()))(params)
+        given = jnp.asarray(given, jnp.float32)
+        return jax.jit(jax.value_and_grad(lambda params, x: (apply(params, x) * weights).sum(), (0, 1)))(params, given)
 
-    value, gradient = differentiate(network.apply, seen.astype(np.float32))
-    expected, expected_gradient = differentiate(lambda params, obs: by_xla(params, obs, strides), obs)
+    value, (gradient, to_seen) = differentiate(network.apply, seen)
+    expected, (expected_gradient, to_obs) = differentiate(lambda params, obs: by_xla(params, obs, strides), obs)
     assert value == pytest.approx(float(expected), rel=1e-4)
+    gradient["obs"], expected_gradient["obs"] = to_seen, np.moveaxis(to_obs, -1, 1) if kind == "nature" else to_obs
     for ours, theirs in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected_gradient), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("shape", [(10, 10, 4), (7, 9, 2)])
+def test_bits_are_unpacked_for_the_patches_side_by_side_not_for_all(shape):
+    """A value is in nine patches. To unpack its bit for each took a seventh of training."""
+    network, batch = minatar_cnn(shape, 6), 32
+    packed = jax.ShapeDtypeStruct((batch, -(-math.prod(shape) // 8)), np.uint8)
+
+    def values(params, packed):
+        return network.apply(params, device_replay.unpack(packed, shape, bool))
+
+    program = jax.jit(values).lower(drawn(network), packed).compile().as_text()
+    unpacking = [part for part in program.split("\n\n") if re.search(r"u8\S* and\(", part)]
+    roots = [re.search(r"ROOT \S+ = \w+\[([\d,]*)\]", part).group(1) for part in unpacking]
+    height, width, planes = shape
+    assert max(math.prod(map(int, root.split(","))) for root in roots) <= 3 * height * (width - 2) * planes * batch
 
 
 def test_mlp_equals_the_matrices_written_out():

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 Params = dict[str, dict[str, jax.Array]]
 
@@ -136,10 +135,6 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
         "q": (512, num_actions),
     }
     strides = {"conv_1": 4, "conv_2": 2, "conv_3": 1}
-    inputs = {"conv_1": (4, 84, 84), "conv_2": (32, 20, 20), "conv_3": (64, 9, 9)}
-    convolutions = {
-        name: _convolution(_frames_first(*inputs[name]), shapes[name][0], stride) for name, stride in strides.items()
-    }
 
     def apply(params: Params, obs: jax.Array) -> jax.Array:
         _expect_shape(obs, (4, 84, 84))
@@ -150,10 +145,10 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
                 x = _convolve_one(params[name], x, stride)
             x = jnp.moveaxis(x, -1, 1).reshape(1, -1)
         else:
-            x = x.reshape(len(obs), -1).T
-            for name, convolve in convolutions.items():
-                x = convolve(params[name], x)
-            x = x.T
+            x = jnp.moveaxis(x, 0, -1)
+            for name, stride in strides.items():
+                x = _convolve(params[name], x, stride)
+            x = x.reshape(-1, len(obs)).T
         return _dense(params["q"], jax.nn.relu(_dense(params["dense"], x)))
 
     return Network(_init_layers(shapes, init), apply, "q")
@@ -178,7 +173,6 @@ def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH) 
     """
     if len(obs_shape) != 3 or min(obs_shape[:2]) < _FILTER:
         raise ValueError(f"minatar_cnn takes observations [height, width, planes] of 3 x 3 or more, not {obs_shape}")
-    convolve = _convolution(np.arange(math.prod(obs_shape)).reshape(obs_shape), side=_FILTER, stride=1)
     shapes = {
         "conv": (_FILTER, _FILTER, obs_shape[-1], 16),
         "dense": (16 * math.prod(side - _FILTER + 1 for side in obs_shape[:2]), 128),
@@ -187,101 +181,83 @@ def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH) 
 
     def apply(params: Params, obs: jax.Array) -> jax.Array:
         _expect_shape(obs, tuple(obs_shape))
-        x = convolve(params["conv"], _to_float(obs).reshape(len(obs), -1).T)
-        return _dense(params["q"], jax.nn.relu(_dense(params["dense"], x.T)))
+        x = _convolve(params["conv"], _to_float(obs).transpose(3, 1, 2, 0), stride=1)
+        return _dense(params["q"], jax.nn.relu(_dense(params["dense"], x.reshape(-1, len(obs)).T)))
 
     return Network(_init_layers(shapes, init), apply, "q")
 
 
-def _frames_first(frames: int, height: int, width: int) -> np.ndarray:
-    """Tells where in a flat array `[frames * height * width]` each value is, `[height, width, frames]`."""
-    return np.moveaxis(np.arange(frames * height * width).reshape(frames, height, width), 0, -1)
-
-
 def _convolve_one(layer: dict[str, jax.Array], x: jax.Array, stride: int) -> jax.Array:
-    """Does for one observation, `[1, H, W, C]` to `[1, height, width, out]`, what `_convolution` does for many."""
+    """Does for one observation, `[1, H, W, C]` to `[1, height, width, out]`, what `_convolve` does for many."""
     layout = ("NHWC", "HWIO", "NHWC")
     x = jax.lax.conv_general_dilated(x, layer["w"], (stride, stride), "VALID", dimension_numbers=layout)
     return jax.nn.relu(x + layer["b"][None, None, None, :])
 
 
-def _convolution(place: np.ndarray, side: int, stride: int) -> Callable[[dict[str, jax.Array], jax.Array], jax.Array]:
-    """Returns what convolves without padding, adds the bias and rectifies: `[n, B]` to `[out * positions, B]`.
+def _convolve(layer: dict[str, jax.Array], x: jax.Array, stride: int) -> jax.Array:
+    """Convolves without padding, adds the bias and rectifies: `[C, H, W, B]` to `[out, height, width, B]`.
 
     A filter that is several strides high is cut into bands of `stride` rows: its second band sees what the first band
     of the filter below it sees. So patches one band high are enough: each is multiplied by every band, and the products
     that belong to one filter are added up. Less is copied.
 
     Args:
-        place: where in a flat array `[n]` each value is, `[H, W, C]`.
-        side: side of the filters.
-        stride: their stride, 1 or a divisor of the side.
+        layer: weights `[side, side, C, out]` and biases `[out]`.
+        x: what is seen; see `_patches`.
+        stride: of the filters, 1 or a divisor of their side.
     """
+    side, batch = layer["w"].shape[0], x.shape[-1]
     bands = side // stride if stride > 1 else 1  # bands of a single row would be more to add up than they save
-    patches_at, rows = _patches(place, (side // bands, side), stride)
-    take_patches = _take(patches_at.reshape(-1), place.size)
-
-    def convolve(layer: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-        patches = take_patches(x).reshape(len(patches_at), -1)
-        weights = jnp.moveaxis(layer["w"].reshape(bands, len(patches), -1), 0, 1)
-        products = jnp.einsum("io,ip->op", weights.reshape(len(patches), -1), patches)
-        products = products.reshape(bands, weights.shape[-1], rows, -1)
-        total = products[0, :, : rows - bands + 1]
-        for band in range(1, bands):
-            total += products[band, :, band : rows - bands + 1 + band]
-        return jax.nn.relu(total.reshape(len(total), -1) + layer["b"][:, None]).reshape(-1, x.shape[1])
-
-    return convolve
+    patches = _patches(x, (side // bands, side), stride)
+    rows, columns = patches.shape[-3:-1]
+    patches = patches.reshape(-1, rows * columns * batch)
+    weights = jnp.moveaxis(layer["w"].reshape(bands, len(patches), -1), 0, 1)
+    products = jnp.einsum("io,ip->op", weights.reshape(len(patches), -1), patches)
+    products = products.reshape(bands, weights.shape[-1], rows, -1)
+    height = rows - bands + 1
+    total = products[0, :, :height]
+    for band in range(1, bands):
+        total += products[band, :, band : height + band]
+    total = total.reshape(len(total), -1) + layer["b"][:, None]
+    return jax.nn.relu(total).reshape(-1, height, columns, batch)
 
 
-def _patches(place: np.ndarray, shape: tuple[int, int], stride: int) -> tuple[np.ndarray, int]:
-    """Tells where the values of each patch are, `[height * width * C, patches]`, and in how many rows the patches lie.
+def _patches(x: jax.Array, shape: tuple[int, int], stride: int) -> jax.Array:
+    """Cuts `x` `[C, H, W, B]` into patches `[*shape, C, rows, columns, B]`; `H` and `W` are multiples of the stride.
 
-    Args:
-        place: where each value is, `[H, W, C]`.
-        shape: height and width of a patch.
-        stride: how far apart patches are.
+    It is cut along its width first, then its height: the compiler computes what `x` is made of anew for each of the
+    first slices, and copies rows for the others. It would do the former for every patch that a value is in.
     """
-    height, width = shape
-    within = place[:height, :width] - place[0, 0, 0]
-    corners = place[: len(place) - height + 1 : stride, : place.shape[1] - width + 1 : stride, 0]
-    return within.reshape(-1, 1) + corners.reshape(1, -1), len(corners)
-
-
-def _take(rows: np.ndarray, size: int) -> Callable[[jax.Array], jax.Array]:
-    """Returns what takes `rows` `[m]` of an array `[size, B]`.
-
-    Its gradient takes too: a row gets the sum of what the places that it was taken to get. XLA's own would add row by
-    row into a copy, and on a GPU in no fixed order.
-    """
+    height, width = x.shape[1:3]
+    rows, columns = (height - shape[0]) // stride + 1, (width - shape[1]) // stride + 1
 
     @jax.custom_vjp
-    def take(x: jax.Array) -> jax.Array:
-        return jnp.asarray(x).at[rows].get(mode="promise_in_bounds")
+    def cut(x: jax.Array) -> jax.Array:
+        for axis, side, count in (2, shape[1], columns), (-3, shape[0], rows):
+            reach = (count - 1) * stride + 1
+            x = jnp.stack([jax.lax.slice_in_dim(x, i, i + reach, stride, axis) for i in range(side)])
+        return x
 
     def forward(x: jax.Array) -> tuple[jax.Array, None]:
-        return take(x), None
+        return cut(x), None
 
     def backward(_: None, gradient: jax.Array) -> tuple[jax.Array]:
-        total = jnp.zeros((), gradient.dtype)
-        for places in _places_of(rows, size):
-            is_taken = places >= 0
-            given = gradient.at[np.maximum(places, 0)].get(mode="promise_in_bounds")
-            total += jnp.where(is_taken[:, None], given, 0.0)
-        return (total,)
+        """Adds up what each value gets from the patches that it is in.
 
-    take.defvjp(forward, backward)
-    return take
+        Values a stride apart are added up together: zeros between the values of a gradient would take time.
+        """
+        zero = jnp.zeros((), gradient.dtype)
+        totals = [[zero for _ in range(stride)] for _ in range(stride)]
+        for row, column in itertools.product(*map(range, shape)):
+            above, left = row // stride, column // stride
+            below, right = height // stride - above - rows, width // stride - left - columns
+            around = [(0, 0, 0), (above, below, 0), (left, right, 0), (0, 0, 0)]
+            totals[row % stride][column % stride] += jax.lax.pad(gradient[row, column], zero, around)
+        total = jnp.stack([jnp.stack(along, axis=3) for along in totals], axis=2)
+        return (total.reshape(x.shape),)
 
-
-def _places_of(rows: np.ndarray, size: int) -> np.ndarray:
-    """Tells at which places of `rows` each of `size` rows stands, `[most places of one row, size]`; -1 fills up."""
-    order = np.argsort(rows, kind="stable")
-    counts = np.bincount(rows, minlength=size)
-    number = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)  # of a place among those of its row
-    places = np.full((counts.max(), size), -1)
-    places[number, rows[order]] = order
-    return places
+    cut.defvjp(forward, backward)
+    return cut(x)
 
 
 def _to_float(obs: jax.Array) -> jax.Array:
