@@ -214,7 +214,7 @@ def _asked(words):
 
 # ---------------------------------------------------------------------------------------------------- real processes
 
-LONG = ["--steps", "4000", "--loop.epoch-steps", "500", "--checkpoint.minutes", "0.001"]
+LONG = ["--steps", "6000", "--loop.epoch-steps", "500", "--checkpoint.minutes", "0.001"]
 WORDS = [*COMPARE, *LONG, "--out", "study"]
 
 
@@ -259,12 +259,12 @@ def workers_of(folder):
 
 @pytest.mark.slow
 def test_l3_l21_a_comparison_comes_to_the_same_end_however_it_is_stopped(tmp_path):
-    """By Ctrl-C, by a scheduler's signal, by the death of the process that others work for, and of all of them."""
+    """By signals of all kinds, by the death of the process that others work for, and of all of them."""
     (tmp_path / "undisturbed").mkdir()
     folder = tmp_path / "disturbed"
     folder.mkdir()
     run_alone(tmp_path / "undisturbed", *WORDS)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         process = begin(folder, *WORDS)
         once_further(folder, process)
         assert process.poll() is None
@@ -288,9 +288,9 @@ def test_l3_l21_a_comparison_comes_to_the_same_end_however_it_is_stopped(tmp_pat
     assert not workers_of(folder) and not (folder / "study" / "groups").exists()
     disturbed, undisturbed = (rows(each / "study") for each in (folder, tmp_path / "undisturbed"))
     pd.testing.assert_frame_equal(disturbed, undisturbed, check_exact=True)
-    assert disturbed.groupby(["operator", "seed"])["epoch"].apply(list).tolist() == [list(range(1, 9))] * 4
+    assert disturbed.groupby(["operator", "seed"])["epoch"].apply(list).tolist() == [list(range(1, 13))] * 4
     record = json.loads((folder / "study" / "study.json").read_text())
-    assert len(record["resumptions"]) == 4 and len(record["launches"]) == 5
+    assert len(record["resumptions"]) == 6 and len(record["launches"]) == 7
 
 
 def test_one_seed_can_be_chosen(softbellman):

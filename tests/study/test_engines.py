@@ -163,19 +163,22 @@ def test_a_listener_that_fails_stops_the_workers_too(trained, tmp_path, monkeypa
 # ----------------------------------------------------------------------------------------------- the worker's own side
 
 PROCESS = """
-    import os, signal, sys, threading, time
+    import sys, threading, time
     from softbellman.study import worker
+    from softbellman.study.stopping import Stopped, StopRequests
 
-    def save(*_):
-        print("saving", flush=True)
-        time.sleep(float(sys.argv[1]))
-        print("saved", flush=True)
-        sys.exit(130)
-
-    signal.signal(signal.SIGTERM, save)
     threading.Thread(target=worker._watch_input, daemon=True).start()
-    print("ready", flush=True)
-    time.sleep(60)
+    with StopRequests(lambda text: print("heard", flush=True)) as stop:
+        print("ready", flush=True)
+        try:
+            while True:
+                stop.check()
+                time.sleep(0.01)
+        except Stopped:
+            print("saving", flush=True)
+            time.sleep(float(sys.argv[1]))
+            print("saved", flush=True)
+            sys.exit(130)
 """
 
 
@@ -204,6 +207,18 @@ def process():
 
 def test_a_worker_that_is_asked_to_stop_saves_its_state(process):
     begun = process(0.2)
+    begun.stdin.write(b"stop\n")
+    begun.stdin.flush()
+    assert begun.stdout.read() == b"saving\nsaved\n"
+    assert begun.wait() == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_to_all_processes_and_the_parents_word_are_one_request(process, number):
+    """A queue may signal every process of a job: the worker hears of it twice, and saves its state all the same."""
+    begun = process(0.2)
+    begun.send_signal(number)
+    assert begun.stdout.readline() == b"heard\n"
     begun.stdin.write(b"stop\n")
     begun.stdin.flush()
     assert begun.stdout.read() == b"saving\nsaved\n"

@@ -384,6 +384,42 @@ def test_a_stop_that_is_asked_for_comes_between_two_steps(tmp_path, undisturbed)
     assert_equal(study, undisturbed)
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
+def test_signals_that_announce_an_end_save_the_state_however_often_they_come(number, tmp_path, undisturbed):
+    """A terminal that closes, a queue that preempts, a limit of CPU time; then SIGTERM, once, which loses nothing."""
+    study, notes = study_of(tmp_path / "study", seeds=(0, 3)), []
+
+    def announce(done):
+        if done == 123:
+            for each in (number, number, signal.SIGTERM):
+                os.kill(os.getpid(), each)
+
+    with pytest.raises(Stopped):
+        groups.train(study, on_progress=announce, on_note=notes.append)
+    assert notes == ["stopping: the state is saved first"] and signal.getsignal(number) == signal.SIG_DFL
+    assert [file.name for file in checkpoints(study)] == ["step-000000000124.safetensors"]
+    assert {read_status(run) for run in study.runs} == {"stopped"}
+    groups.train(study)
+    assert_equal(study, undisturbed)
+
+
+def test_a_signal_that_is_ignored_or_handled_already_is_left_alone():
+    """Under nohup, SIGHUP is ignored; a script may have a use of its own for SIGUSR1."""
+    code = """
+        import os, signal
+        from softbellman.study.stopping import StopRequests
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGUSR1, lambda *_: print("mine", flush=True))
+        with StopRequests(print) as stop:
+            for number in (signal.SIGHUP, signal.SIGUSR1):
+                os.kill(os.getpid(), number)
+            stop.check()
+        print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
+    """
+    process = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout) == (0, "mine\nTrue\n")
+
+
 def test_a_test_phase_is_broken_off_for_a_stop(tmp_path, undisturbed, monkeypatch):
     study = study_of(tmp_path / "study", seeds=(0, 3))
     test = groups.HostLoop.test

@@ -1,5 +1,6 @@
 """What the commands print: tables that fit 80 columns, and labelled lines."""
 
+import contextlib
 import shutil
 import sys
 import textwrap
@@ -53,7 +54,8 @@ def print_settings(preset: Preset, config: Config, values: Iterable[tuple[str, A
 
 def complain(message: str, code: int) -> int:
     """Says in one line what is wrong, and returns the exit code."""
-    print(f"softbellman: {' '.join(message.split())}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the terminal is gone
+        print(f"softbellman: {' '.join(message.split())}", file=sys.stderr)
     return code
 
 

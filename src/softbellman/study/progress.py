@@ -154,13 +154,15 @@ class _Bar:
 
     def close(self) -> None:
         """Stops the bar."""
-        self._bar.stop()
+        with contextlib.suppress(OSError):
+            self._bar.stop()
 
     def _where(self) -> str:
         return f"{self._done:,} / {self._pace.total:,} agent steps"
 
     def _print(self, line: str) -> None:
-        self._bar.console.print(line, highlight=False, markup=False)
+        with contextlib.suppress(OSError):  # the terminal is gone, and training goes on until it hears of that
+            self._bar.console.print(line, highlight=False, markup=False)
 
     def _show(self) -> None:
         pace = f"{self._pace.per_second:,.0f}/s, {self._pace.left(self._done)} left, {self._score}"

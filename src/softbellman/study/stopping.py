@@ -1,4 +1,4 @@
-"""Ctrl-C and the signal to terminate: the first asks for a stop at the next safe place, the second leaves at once."""
+"""Signals that ask to end: the state is saved at the next safe place. Ctrl-C or SIGTERM twice leaves at once."""
 
 import os
 import signal
@@ -8,6 +8,12 @@ from types import FrameType
 from typing import Any
 
 EXIT_CODE = 130  # what shells expect of a program that was interrupted
+_INSISTING = (signal.SIGINT, signal.SIGTERM)  # a second of these is someone who does not want to wait
+# A terminal that closes, queues before they preempt, a limit of CPU time. They come more than once, from a shell and
+# from the kernel, or before a SIGTERM, and never mean that the state should be lost.
+_ANNOUNCING = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+
+asked = threading.Event()  # the same request, made by this process itself; it never counts as a second one
 
 
 class Stopped(KeyboardInterrupt):
@@ -19,13 +25,14 @@ class StopRequests:
 
     def __init__(self, note: Callable[[str], None]) -> None:
         """Takes what is told that a request has been heard."""
-        self._note, self._requested = note, False
+        self._note, self._requested, self._insisted = note, False, False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopRequests":
-        """Takes the signals over."""
+        """Takes the signals over, but for announcing ones that are ignored, as under nohup, or handled by another."""
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            free = [number for number in _ANNOUNCING if signal.getsignal(number) == signal.SIG_DFL]
+            for number in (*_INSISTING, *free):
                 self._before[number] = signal.signal(number, self._heard)
         return self
 
@@ -40,11 +47,14 @@ class StopRequests:
         Raises:
             Stopped: it was.
         """
-        if self._requested:
+        if self._requested or asked.is_set():
             raise Stopped("stopped")
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
-        if self._requested:
-            os._exit(EXIT_CODE)  # at once: the last checkpoint is whole, and a lock ends with its process
-        self._requested = True
-        self._note("stopping: the state is saved first; once more to leave at once")
+        if number in _INSISTING:
+            if self._insisted:
+                os._exit(EXIT_CODE)  # at once: the last checkpoint is whole, and a lock ends with its process
+            self._insisted = True
+        if not self._requested:
+            self._requested = True
+            self._note("stopping: the state is saved first" + "; once more to leave at once" * self._insisted)

@@ -6,7 +6,6 @@ and when standard input ends, since then nobody is left who waits for it; if bot
 
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from softbellman.memory import keep_freed_memory
-from softbellman.study.stopping import EXIT_CODE
+from softbellman.study.stopping import EXIT_CODE, asked
 
 PACE = 0.5  # seconds between two reports of progress
 
@@ -96,12 +95,12 @@ def _sender(output: TextIO) -> Callable[..., None]:
 
 def _watch_input() -> None:
     """Asks the main thread to stop when a line arrives or the input ends. Reading the descriptor holds no lock."""
-    if os.read(0, 1):
-        os.kill(os.getpid(), signal.SIGTERM)
+    waited_for = os.read(0, 1)
+    asked.set()
+    if waited_for:
         while os.read(0, 1):
             pass
         os._exit(EXIT_CODE)  # whoever asked has left meanwhile, and does not wait for the state to be saved
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
