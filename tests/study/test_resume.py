@@ -1,10 +1,12 @@
 """A study goes on after a stop of any kind as if there had been none, and says so where it can't."""
 
 import errno
+import fcntl
 import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -360,6 +362,31 @@ def test_l34_a_dead_process_holds_no_lock(begun):
     process.communicate()
     with begun.locked():
         pass
+
+
+def test_a_file_system_without_links_locks_and_syncs_will_do_and_each_weakness_is_told_once(
+    tmp_path, undisturbed, monkeypatch
+):
+    def lacking(code):
+        def fail(*_, **__):
+            raise OSError(code, os.strerror(code))
+
+        return fail
+
+    def sync(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(os, "link", lacking(errno.EPERM))
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(fcntl, "flock", lacking(errno.ENOLCK))
+    study, notes = study_of(tmp_path / "study", AT_EVERY_STEP, seeds=(0, 3)), []
+    with pytest.raises(Killed):
+        groups.train(study, on_progress=killed_at(257), on_note=notes.append)
+    assert len(notes) == 2 and "has no locks" in notes[0] and "can't sync directories" in notes[1]
+    groups.train(study)
+    assert_equal(study, undisturbed)
+    assert not list(study.path.rglob(".lock.held"))
 
 
 # ----------------------------------------------------------------------------------------------------------- signals

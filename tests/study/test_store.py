@@ -1,9 +1,13 @@
 """What a study leaves on disk can be read, is never half written and never overwritten."""
 
+import errno
+import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +28,7 @@ from softbellman.study.store import (
     write_atomically,
 )
 from softbellman.study.writer import RunWriter
+from softbellman.training import checkpoint
 
 RESULTS = Path(__file__).parents[2] / "results"
 PARAMS = {"q": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(3, np.float32)}}
@@ -108,6 +113,52 @@ def test_nothing_is_overwritten(tmp_path):
     with pytest.raises(ValueError, match="is there already"):
         created(tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("leftover", [".lock", ".lock.held", ".study.json.123"])
+def test_what_a_try_left_that_could_not_be_completed_is_in_nobodys_way(leftover, tmp_path):
+    (tmp_path / leftover).touch()
+    created(tmp_path)
+
+
+@pytest.mark.parametrize("failing", ["mkdir", "fsync", "replace", "flock", "write"])
+def test_a_study_that_cant_be_made_says_why_and_what_to_do_and_leaves_nothing_in_the_way(failing, tmp_path):
+    """A disk that is full or broken, at each step there is: the next try is as the first."""
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    owner = {"mkdir": Path, "fsync": os, "replace": Path, "flock": fcntl, "write": checkpoint}[failing]
+    folder = tmp_path / "study"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(owner, "replacing" if failing == "write" else failing, fail)
+        with pytest.raises(
+            ValueError, match=r"study can't be written \(No space left on device\); name another .*--out"
+        ):
+            created(folder)
+    created(folder)
+
+
+def test_without_hard_links_a_study_is_made(tmp_path, monkeypatch):
+    def link(*_, **__):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", link)
+    assert created(tmp_path).config == Config()
+
+
+def test_of_those_who_make_a_study_at_once_one_succeeds(tmp_path):
+    def attempt(_):
+        try:
+            created(tmp_path / "study")
+        except ValueError as error:
+            return str(error)
+        return "made"
+
+    with ThreadPoolExecutor(8) as pool:
+        said = list(pool.map(attempt, range(8)))
+    assert said.count("made") == 1
+    assert all(re.search("is there already|by another process", each) for each in said if each != "made")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import stat
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softbellman.training import checkpoint
-from softbellman.training.checkpoint import Checkpoint, Checkpoints, Damaged, State, save
+from softbellman.training.checkpoint import Checkpoint, Checkpoints, Damaged, State, save, sync_folder
 
 RNG = np.random.default_rng(0)
 STATE = State(
@@ -150,6 +151,47 @@ def test_l21_a_full_disk_leaves_the_old_file_and_nothing_else(path, monkeypatch)
         save(path, State({"other": True}, {}))
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.ENOSYS], ids=errno.errorcode.get)
+def test_a_file_system_that_cant_sync_directories_does_without(code, path, monkeypatch):
+    sync, synced = os.fsync, []
+
+    def only_files(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(code, os.strerror(code))
+        synced.append(descriptor)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    save(path, State({"other": True}, {}))
+    assert Checkpoint(path).facts == {"other": True} and len(synced) == 1
+    assert os.listdir(path.parent) == [path.name]
+    assert not sync_folder(path.parent)
+
+
+def test_a_directory_that_may_be_written_and_not_read_is_written(path, monkeypatch):
+    opened = os.open
+
+    def unreadable(name, *rest):
+        if os.path.isdir(name):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(name, *rest)
+
+    monkeypatch.setattr(os, "open", unreadable)
+    save(path, State({"other": True}, {}))
+    assert Checkpoint(path).facts == {"other": True}
+
+
+def test_a_disk_that_fails_to_sync_a_directory_is_an_error(path, monkeypatch):
+    assert sync_folder(path.parent)
+
+    def fail(_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        sync_folder(path.parent)
 
 
 def test_l22_the_newest_few_are_kept(tmp_path):

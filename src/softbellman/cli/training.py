@@ -18,7 +18,8 @@ from softbellman.study.stopping import EXIT_CODE
 def train(command: Train) -> int:
     """Trains a study, new or begun; the exit code is 1 if a run failed or diverged, and 130 if it was stopped."""
     from softbellman.study.matching import require_same
-    from softbellman.study.store import Study, plain, require_new
+    from softbellman.study.place import require_new
+    from softbellman.study.store import Study, plain
 
     if command.seed is not None and command.seeds is not None:
         raise ValueError("give --seed or --seeds, not both")

@@ -18,10 +18,11 @@ from softbellman.study.engines import Engine, share, train_locally, xla_flags
 from softbellman.study.groups import open_groups
 from softbellman.study.launch import Work, find_work, launch, outcome
 from softbellman.study.matching import require_within
+from softbellman.study.place import require_new
 from softbellman.study.plan import Plan, check_in_training, check_seeds, plan
 from softbellman.study.progress import study_reporter
 from softbellman.study.provenance import provenance
-from softbellman.study.store import Study, decisive, require_new, runs_of, with_settings
+from softbellman.study.store import Study, decisive, runs_of, with_settings
 
 _COMPILED_TOGETHER = 8
 PROCESS_BYTES = 400_000_000  # of a worker beside its replays; 0.37 to 0.41 GB were measured
@@ -259,7 +260,7 @@ def train(
     if not (out / "study.json").exists():
         made_with = provenance() | {"threads": str(resources.threads), "xla_flags": resources.xla_flags or None}
         Study.create(out, *asked, command, provenance=made_with, workers=resources.workers)
-    with Study(out).locked():
+    with Study(out).locked() as weaker:
         study = Study(out)  # as it is now that nobody else changes it
         require_within(study, *asked)
         _grow(study, comparison, command, resources.workers)
@@ -268,6 +269,8 @@ def train(
         if work.sizes:
             steps = comparison.config.loop.steps * len(study.runs)
             progress = study_reporter(steps, len(study.runs), quiet=quiet)
+            for each in weaker:
+                progress.note(each)
             try:
                 launch(
                     study,

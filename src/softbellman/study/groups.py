@@ -145,7 +145,9 @@ def train(
         BaseException: whatever else stopped the training; first, the runs are marked with its last line, and the
             whole of it is written to their `error.txt`.
     """
-    with study.locked():
+    with study.locked() as weaker:
+        for each in weaker:
+            on_note(each)
         group = Group(study.path / "groups" / f"{plain(study.environments[0])}-{plain(study.operators[0])}", study.runs)
         if not group.unfinished:
             on_note("every run of this study is over; nothing was done")

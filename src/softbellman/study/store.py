@@ -11,10 +11,8 @@ Files are replaced whole: a reader never meets half of one, and a disk that is f
 import csv
 import itertools
 import json
-import os
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +23,7 @@ from softbellman.envs import nearest
 from softbellman.operators.spec import plain
 from softbellman.study.config import Config, checked, fields, replaced
 from softbellman.study.locks import locked
+from softbellman.study.place import RECORD, require_new, unwritable
 from softbellman.study.provenance import provenance
 from softbellman.training import checkpoint
 from softbellman.training.checkpoint import Checkpoint, Damaged, State
@@ -32,6 +31,7 @@ from softbellman.training.evaluation import TestPhase
 from softbellman.training.metrics import COUNTS
 
 FORMAT = 2
+_UNSYNCED = "what was written last before a power failure may be lost, and training goes on from the file before"
 
 
 class RunPath(NamedTuple):
@@ -66,7 +66,7 @@ class Study:
         Raises:
             ValueError: if the directory holds none, or one that cannot be read.
         """
-        self.path, file = path, path / "study.json"
+        self.path, file = path, path / RECORD
         try:
             self.record: dict[str, Any] = _current(json.loads(file.read_text()))
             self.config = config_from(self.record["config"])
@@ -105,8 +105,8 @@ class Study:
             more: fields of `study.json` to add, or to put in place of what they are otherwise.
 
         Raises:
-            ValueError: if the directory holds something already: nothing is overwritten; or if two runs would share
-                a directory.
+            ValueError: if the directory holds something already: nothing is overwritten; if it can't be written; or
+                if two runs would share a directory.
         """
         require_new(path)
         record = {
@@ -120,24 +120,39 @@ class Study:
             "provenance": provenance(),
         }
         runs_of(path, record["environments"], record["operators"], record["seeds"])
-        path.mkdir(parents=True, exist_ok=True)
-        _write_new(path / "study.json", _as_json(record | more))
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            with locked(path):
+                require_new(path)  # of two processes that try at once, one succeeds
+                write_atomically(path / RECORD, _as_json(record | more))
+        except OSError as error:
+            raise unwritable(path, error) from None
         return cls(path)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[list[str]]:
         """Keeps every other process from training this study. A process that dies, however it does, holds no lock.
+
+        Yields:
+            What the file system can't give, to be told once; mostly nothing.
 
         Raises:
             Held: another process is training it.
+            ValueError: the directory can't be written.
         """
-        with locked(self.path):
-            yield
+        with ExitStack() as stack:
+            try:
+                weaker = stack.enter_context(locked(self.path))
+                if not checkpoint.sync_folder(self.path):
+                    weaker.append(f"the file system of {self.path} can't sync directories; {_UNSYNCED}")
+            except OSError as error:
+                raise unwritable(self.path, error, "copy the study to a place that can be") from None
+            yield weaker
 
     def update(self, **changes: Any) -> None:
         """Changes fields of `study.json`, and takes the runs that it now asks for."""
         self.record |= changes
-        write_atomically(self.path / "study.json", _as_json(self.record))
+        write_atomically(self.path / RECORD, _as_json(self.record))
         self._take_runs()
 
     def take_config(self, config: Config, command: Sequence[str]) -> None:
@@ -237,16 +252,6 @@ def runs_of(path: Path, environments: Sequence[str], operators: Sequence[str], s
     return runs
 
 
-def require_new(path: Path) -> None:
-    """Refuses a directory that holds something already.
-
-    Raises:
-        ValueError: if it does, or if it is no directory.
-    """
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ValueError(_taken(path))
-
-
 def _current(record: dict[str, Any]) -> dict[str, Any]:
     """Returns what a `study.json` holds as this version writes it; in format 1 there was one environment."""
     if record["format"] not in (1, FORMAT):
@@ -260,22 +265,6 @@ def _current(record: dict[str, Any]) -> dict[str, Any]:
 
 def _as_json(record: Mapping[str, Any]) -> str:
     return json.dumps(record, indent=2) + "\n"
-
-
-def _taken(path: Path) -> str:
-    return f"{path} is there already and nothing is overwritten; name another directory with --out"
-
-
-def _write_new(path: Path, content: str) -> None:
-    """Writes a file that must not be there yet, whole: of two processes that try at once, one succeeds."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    write_atomically(beside, content)
-    try:
-        os.link(beside, path)
-    except FileExistsError:
-        raise ValueError(_taken(path.parent)) from None
-    finally:
-        beside.unlink()
 
 
 def find_run(path: Path) -> tuple[Study, RunPath]:

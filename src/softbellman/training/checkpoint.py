@@ -6,6 +6,7 @@ memory, without a second copy. The header's `__metadata__` holds what is no arra
 (of the file with the 64 places of the sum itself as zeros).
 """
 
+import errno
 import hashlib
 import json
 import math
@@ -34,6 +35,7 @@ _DTYPES = {code: np.dtype(name) for name, code in _CODES.items()}
 _NO_SUM = "0" * 64
 _CHUNK = 1 << 24  # bytes
 _LONGEST_HEADER = 1 << 26  # bytes
+_NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF, errno.EACCES, errno.EPERM}
 _NAME = re.compile(r"step-(\d{12})\.safetensors")
 
 
@@ -83,11 +85,37 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with temporary.open("wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            _sync(file.fileno())
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> bool:
+    """Has a name that was just given to a file outlast a power failure, and says whether the file system offers that.
+
+    Raises:
+        OSError: the disk is at fault.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # a directory may be written and not read
+        return False
+    try:
+        return _sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync(descriptor: int) -> bool:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+        return False
+    return True
 
 
 class Checkpoint:
@@ -299,12 +327,3 @@ def _joined(pieces: list[np.ndarray]) -> tuple[np.dtype, tuple[int, ...]]:
 
 def _bytes(array: np.ndarray) -> memoryview:
     return memoryview(array.reshape(-1).view(np.uint8))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Has a name that was just given to a file outlast a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,0 +1,43 @@
+"""Places on disk: where a new study may be made, and what to say of one that can't be written."""
+
+import errno
+import os
+from pathlib import Path
+
+from softbellman.study.locks import CLAIM, LOCK
+
+RECORD = "study.json"
+
+
+def require_new(path: Path) -> None:
+    """Refuses a directory that holds something already, or can't be made or written. Nothing is written.
+
+    Raises:
+        ValueError: if it does, or if it is no directory.
+    """
+    try:
+        if path.exists() and (not path.is_dir() or not all(_is_leftover(each.name) for each in path.iterdir())):
+            raise ValueError(f"{path} is there already and nothing is overwritten; name another directory with --out")
+        above = next(folder for folder in (path, *path.absolute().parents) if os.path.lexists(folder))
+        _require_writable(above)
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: Path, error: OSError, remedy: str = "name another directory with --out") -> ValueError:
+    """Returns the error that says in one line why a place can't be written, and what to do."""
+    where = "" if error.filename in (None, str(path)) else f": {error.filename}"
+    return ValueError(f"{path} can't be written ({error.strerror or error}{where}); {remedy}")
+
+
+def _is_leftover(name: str) -> bool:
+    """Says whether a try that could not be completed left a file of this name: such a one is in nobody's way."""
+    return name in (LOCK, CLAIM) or name.startswith(f".{RECORD}.")
+
+
+def _require_writable(folder: Path) -> None:
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        code = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES
+        raise OSError(code, os.strerror(code), str(folder))
