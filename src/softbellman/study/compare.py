@@ -16,6 +16,7 @@ from softbellman.study import config as configs
 from softbellman.study.config import Config
 from softbellman.study.engines import Engine, share, train_locally, xla_flags
 from softbellman.study.groups import open_groups
+from softbellman.study.jax_settings import require_flags
 from softbellman.study.launch import Work, find_work, launch, outcome
 from softbellman.study.matching import require_within
 from softbellman.study.place import require_new
@@ -213,7 +214,7 @@ def resources_for(
         deterministic: asks for operations that repeat to the last bit on a GPU.
 
     Raises:
-        ValueError: if a number is below 1.
+        ValueError: if a number is below 1, or XLA does not take the flags.
     """
     import jax
 
@@ -221,6 +222,7 @@ def resources_for(
         workers = 1
     recorded = begun.record["provenance"] if begun else {}
     flags = xla_flags(recorded, deterministic=deterministic)
+    require_flags(flags)
     return Resources(*share(cells, workers, recorded.get("threads") if threads is None else threads), flags)
 
 

@@ -5,6 +5,7 @@ import platform
 from typing import Literal, NamedTuple
 
 from softbellman.memory import available_memory
+from softbellman.study.jax_settings import found, overruled, require_backend
 from softbellman.study.provenance import available_cores
 
 EXTRAS = {
@@ -18,7 +19,7 @@ class Check(NamedTuple):
 
     Attributes:
         name: what was looked at.
-        state: `ok`, `FAIL`, or `-` for an extra that is not installed: that is no fault.
+        state: `ok`, `FAIL`, or `-` for what is not as it could be and is no fault, such as an extra not installed.
         found: what was found, or what to do.
     """
 
@@ -39,10 +40,30 @@ def examine() -> list[Check]:
         found = ", ".join(f"{package} {_version(package)}" for package in packages if package not in missing)
         remedy = f'without {", ".join(missing)}: pip install "softbellman[{extra}]"'
         checks.append(Check(f"extra [{extra}]", "-" if missing else "ok", remedy if missing else found))
-    checks.append(_environment("atari/breakout", "Atari"))
-    checks.append(_environment("minatar/breakout", "MinAtar"))
-    checks.append(_environment("gym/CartPole-v1", "Gymnasium"))
+    jax = _jax()
+    checks += jax
+    if jax[0].state != "FAIL":  # else nothing that uses it can be looked at
+        checks.append(_environment("atari/breakout", "Atari"))
+        checks.append(_environment("minatar/breakout", "MinAtar"))
+        checks.append(_environment("gym/CartPole-v1", "Gymnasium"))
     checks += [_video(), _memory()]
+    return checks
+
+
+def _jax() -> list[Check]:
+    """Looks at whether JAX starts, and at what is set for it outside."""
+    try:
+        require_backend()
+        import jax
+
+        checks = [Check("JAX", "ok", f"starts on {', '.join(str(device) for device in jax.devices())}")]
+        checks += [Check("JAX's settings", "-", each) for each in overruled()]
+    except ImportError as error:
+        checks = [Check("JAX", "-", f'{error.name} is not installed; run: pip install "softbellman[train]"')]
+    except ValueError as error:  # JAX itself raises it, when it loads, for a setting that it does not know
+        checks = [Check("JAX", "FAIL", str(error))]
+    if taken := found():
+        checks.append(Check("JAX's settings", "ok", f"taken as they are: {', '.join(taken)}"))
     return checks
 
 

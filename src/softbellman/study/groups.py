@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from softbellman import operators as ops
 from softbellman.operators.spec import plain
 from softbellman.study.config import Config
+from softbellman.study.jax_settings import own_settings
 from softbellman.study.locks import locked
 from softbellman.study.plan import make_loop
 from softbellman.study.provenance import changes, provenance
@@ -172,6 +173,7 @@ def train(
             raise
 
 
+@own_settings()
 def train_group(
     study: Study,
     group: Group,

@@ -15,6 +15,7 @@ from softbellman.learning.networks import Network, minatar_cnn, mlp, nature_cnn
 from softbellman.learning.replay import FrameReplay
 from softbellman.memory import available_memory, require_memory
 from softbellman.study.config import PRESETS, Config, NetworkSettings, checked, effective, replaced
+from softbellman.study.jax_settings import overruled, own_settings, require_backend
 from softbellman.training.device_loop import DeviceLoop
 from softbellman.training.host_loop import HostLoop
 from softbellman.training.measurement import Run
@@ -97,14 +98,16 @@ class Plan(NamedTuple):
         return ", ".join(rates) + " agent steps"
 
     def warnings(self) -> list[str]:
-        """Says what the run can't show, if it can't."""
-        steps = self.config.loop.steps
+        """Says what the run can't show, if it can't, and which settings of JAX's don't hold in it."""
+        steps, notes = self.config.loop.steps, overruled()
         if not self.environment.startswith("atari/") or steps > TOO_FEW_STEPS:
-            return []
+            return notes
         longer = ", ".join(f"{name} {PRESETS[name].config.loop.steps:,}" for name in ("quick-atari", "paper-atari"))
-        return [f"{steps:,} agent steps cannot teach an Atari game, and scores stay near chance (presets: {longer})"]
+        chance = f"{steps:,} agent steps cannot teach an Atari game, and scores stay near chance (presets: {longer})"
+        return [*notes, chance]
 
 
+@own_settings()
 def plan(
     environment: str,
     operator: Any,
@@ -131,6 +134,7 @@ def plan(
     if steps is not None and frames is not None:
         raise ValueError(f"give --steps ({steps}) or --frames ({frames}), not both")
     check_seeds(seeds)
+    require_backend()
     config = replaced(config, "protocol", _named(config.protocol))
     env = make_env(environment, config, seeds[0], training=True)
     try:
@@ -234,6 +238,7 @@ def make_network(settings: NetworkSettings, obs_shape: tuple[int, ...], num_acti
     )
 
 
+@own_settings()
 def check_in_training(operator: Any, num_actions: int) -> None:
     """Refuses an operator that could not be trained with, which matters for a user's own.
 

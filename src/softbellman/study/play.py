@@ -11,6 +11,7 @@ from softbellman import envs
 from softbellman.envs.step import HostEnv
 from softbellman.learning.networks import Network
 from softbellman.study.config import Config
+from softbellman.study.jax_settings import own_settings, require_backend
 from softbellman.study.plan import make_env, make_network
 from softbellman.study.store import RunPath, Study, load_params
 from softbellman.training.evaluation import Policy, TestPhase, play
@@ -31,6 +32,7 @@ def exploration_rate(config: Config, epsilon: float | None) -> float:
     return config.loop.test_epsilon if epsilon is None else epsilon
 
 
+@own_settings()
 def evaluate(
     study: Study,
     run: RunPath,
@@ -55,12 +57,14 @@ def evaluate(
     Raises:
         ValueError: if there are no parameters, or an argument is out of range.
     """
+    require_backend()
     config = study.config
     env = make_env(run.environment, config, seed, training=False)
     policy = _saved_policy(run, config, env, which, seed, epsilon)
     return _play(policy, env, config, episodes, max_steps)
 
 
+@own_settings()
 def evaluate_random(environment: str, config: Config, *, episodes: int, max_steps: int | None, seed: int) -> TestPhase:
     """Tests the uniformly random policy by the same test phase; it has no values, and so no overestimation."""
     env = make_env(environment, config, seed, training=False)
@@ -72,6 +76,7 @@ def evaluate_random(environment: str, config: Config, *, episodes: int, max_step
     return _play(policy, env, config, episodes, max_steps)._replace(overestimation=None)
 
 
+@own_settings()
 def watch(
     study: Study,
     run: RunPath,
@@ -102,6 +107,7 @@ def watch(
         ValueError: if there are no parameters or the environment can't be filmed.
         MissingExtra: if imageio is not installed.
     """
+    require_backend()
     for name, value in _HEADLESS.items():
         os.environ.setdefault(name, value)
     config = study.config
