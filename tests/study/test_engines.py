@@ -1,10 +1,12 @@
 """The local engine passes on what its processes say, outlives them however they end, and stops them when asked to."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 
@@ -158,6 +160,22 @@ def test_a_listener_that_fails_stops_the_workers_too(trained, tmp_path, monkeypa
     with pytest.raises(Enough):
         train_locally(tasks, 2, fail, lambda: None)
     assert (tmp_path / "saved").exists()
+
+
+def test_where_the_system_has_no_place_for_temporary_files_the_study_has(trained, tmp_path, monkeypatch):
+    def nowhere(directory):
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    def within(*arguments, dir=None, **options):
+        return made(*arguments, dir=dir or nowhere(dir), **options)
+
+    made = tempfile.TemporaryDirectory
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", within)
+    events = []
+    task = Task(tmp_path, "well", False, {})
+    train_locally([task], 1, lambda _, event: events.append(event.kind), lambda: None)
+    assert events[-1] == "ended" and "died" not in events
+    assert not list(tmp_path.glob(".softbellman-*"))
 
 
 # ----------------------------------------------------------------------------------------------- the worker's own side

@@ -23,6 +23,8 @@ OTHERS = {
     "threefry_partitionable": False,
     "default_matmul_precision": "highest",
     "disable_jit": True,
+    "transfer_guard": "disallow",
+    "debug_key_reuse": True,
 }
 TRAIN = """
 import sys

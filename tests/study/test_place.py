@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from softbellman.study.place import require_new
+from softbellman.study.place import require_directory, require_file, require_new
 
 
 @pytest.mark.parametrize("name", ["new", "new/deep/er", "empty"])
@@ -60,3 +60,25 @@ def test_a_directory_that_may_not_be_entered_is_no_place(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "exists", refuse)
     with pytest.raises(ValueError, match=r"can't be written \(Permission denied: .*\); name another"):
         require_new(tmp_path / "study")
+
+
+def test_a_file_may_be_new_or_there_and_is_left_as_it_is(tmp_path):
+    (tmp_path / "there").write_text("mine")
+    for name in ("there", "new", "new/deep.csv"):
+        require_file(tmp_path / name)
+    require_file(Path("/dev/null"))
+    require_directory(tmp_path)
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"] and (tmp_path / "there").read_text() == "mine"
+
+
+def test_a_file_that_cant_be_written_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "there").touch()
+    for name, reason in ((".", "Is a directory"), ("there/x", "Not a directory: .*there")):
+        with pytest.raises(ValueError, match=rf"can't be written \({reason}\); name another file with --out"):
+            require_file(tmp_path / name)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    for name in ("there", "new"):
+        with pytest.raises(ValueError, match=rf"{name} can't be written \(Permission denied.*\); name another file"):
+            require_file(tmp_path / name)
+    with pytest.raises(ValueError, match=r"can't be written \(Permission denied\); name another directory with --out"):
+        require_directory(tmp_path)

@@ -133,7 +133,7 @@ def test_a_study_that_cant_be_made_says_why_and_what_to_do_and_leaves_nothing_in
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(owner, "replacing" if failing == "write" else failing, fail)
         with pytest.raises(
-            ValueError, match=r"study can't be written \(No space left on device\); name another .*--out"
+            ValueError, match=r"study can't be written \(No space left on device.*\); name another .*--out"
         ):
             created(folder)
     created(folder)

@@ -44,12 +44,24 @@ def run(words: list[str]) -> int:
         return complain("stopped", EXIT_CODE)
     except ModuleNotFoundError as error:
         return complain(f'{error.name} is not installed; run: pip install "softbellman[all]"', 2)
-    except (ValueError, MemoryError, ImportError, OSError) as error:
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return complain(where + (error.strerror or str(error) or type(error).__name__), 2)
+    except (ValueError, MemoryError, ImportError) as error:
         return complain(str(error) or type(error).__name__, 2)
     except Exception as error:
+        where = _kept(traceback.format_exc())
+        return complain(f"a fault of softbellman's own, {type(error).__name__}: {error} (all of it: {where})", 1)
+
+
+def _kept(report: str) -> str:
+    """Writes a report into a file, and returns where it is, or the report itself where no file can be written."""
+    try:
         with tempfile.NamedTemporaryFile("w", prefix="softbellman-", suffix=".txt", delete=False) as file:
-            file.write(traceback.format_exc())
-        return complain(f"a fault of softbellman's own, {type(error).__name__}: {error} (all of it: {file.name})", 1)
+            file.write(report)
+        return file.name
+    except OSError:
+        return report
 
 
 def _run(words: list[str]) -> int:

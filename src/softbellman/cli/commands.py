@@ -132,9 +132,11 @@ class Report:
 
     Attributes:
         study: its directory.
+        out: directory of the page; by default `report/` in the study's.
     """
 
     study: Annotated[Path, Positional, arg(metavar="DIR")]
+    out: _Path = None
 
 
 @dataclass(frozen=True)

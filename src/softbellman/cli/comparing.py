@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from softbellman import operators as ops
 from softbellman.cli.commands import Compare, Report, Resume
-from softbellman.cli.tables import complain, print_lines, print_settings, print_table
+from softbellman.cli.tables import complain, print_lines, print_settings, print_table, written
+from softbellman.study.place import require_directory
 from softbellman.study.stopping import EXIT_CODE
 
 if TYPE_CHECKING:
@@ -78,8 +79,9 @@ def report(command: Report) -> int:
     from softbellman.study.store import Study
 
     study = Study(command.study)
+    require_directory(command.out or study.path / "report")
     _print_table(study)
-    print_lines([("page", str(study.report()))])
+    print_lines([("page", str(study.report(command.out)))])
     return 0
 
 
@@ -101,21 +103,12 @@ def _train(comparison: "Comparison", out: Path, resources: "Resources", *, quiet
     if not quiet:
         _print_table(study)
         print_lines(_warnings(comparison))
-    _write_page(study, quiet=quiet)
+    page = written("the page", study.report)
+    if page and not quiet:
+        print_lines([("page", str(page))])
     for fault in faults:
         complain(fault, 1)
     return 1 if faults else 0
-
-
-def _write_page(study: "Study", *, quiet: bool) -> None:
-    """Writes the page; that it can't be drawn makes no run worse."""
-    try:
-        page = study.report()
-    except (ValueError, ImportError, OSError) as error:
-        complain(f"the page could not be written: {error}", 0)
-        return
-    if not quiet:
-        print_lines([("page", str(page))])
 
 
 def _print_table(study: "Study") -> None:

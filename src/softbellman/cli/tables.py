@@ -4,7 +4,8 @@ import contextlib
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -57,6 +58,15 @@ def complain(message: str, code: int) -> int:
     with contextlib.suppress(OSError):  # the terminal is gone
         print(f"softbellman: {' '.join(message.split())}", file=sys.stderr)
     return code
+
+
+def written(what: str, write: Callable[[], Path]) -> Path | None:
+    """Writes what shows results, and returns where it is, or says why it can't be: that makes no run worse."""
+    try:
+        return write()
+    except (ValueError, ImportError, OSError) as error:
+        complain(f"{what} could not be written: {error}", 0)
+        return None
 
 
 def number(value: Any) -> str:

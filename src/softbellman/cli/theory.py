@@ -13,6 +13,7 @@ from softbellman import simulation
 from softbellman.cli.commands import SimulateBias, SimulateComparison, Solve
 from softbellman.cli.tables import print_lines, print_table
 from softbellman.envs import MissingExtra, nearest
+from softbellman.study.place import require_directory, require_file
 
 GYMNASIUM_GAMMA = 0.99  # its tables have no discount factor of their own
 
@@ -27,6 +28,8 @@ def solve(command: Solve) -> int:
     from softbellman import tabular
 
     operator = ops.parse(command.operator)
+    if command.out is not None:
+        require_file(command.out)
     mdp = _mdp(command.target, command.gamma)
     solution = tabular.solve(
         mdp,
@@ -66,6 +69,7 @@ def simulate_bias(command: SimulateBias) -> int:
     operators = [ops.parse(spec) for spec in command.operators]
     if not operators:
         raise ValueError("name at least one operator, such as --operators max")
+    require_directory(command.out)
     if command.values is not None:
         problems = [np.array(command.values)]
     else:
@@ -105,6 +109,7 @@ def simulate_comparison(command: SimulateComparison) -> int:
     """Prints both errors at a few parameters, and writes all as CSV and as Figure 7."""
     if command.points < 2:
         raise ValueError(f"points ({command.points}) must be at least 2")
+    require_directory(command.out)
     families = {spec.replace("(*)", ""): _family(spec) for spec in command.families}
     parameters = [float(f"{value:.12g}") for value in np.linspace(command.start, command.stop, command.points)]
     curves = [

@@ -11,14 +11,14 @@ import numpy as np
 from softbellman import operators as ops
 from softbellman.cli import comparing
 from softbellman.cli.commands import Doctor, Evaluate, Resume, Train, Watch
-from softbellman.cli.tables import complain, print_lines, print_settings, print_table
+from softbellman.cli.tables import complain, print_lines, print_settings, print_table, written
+from softbellman.study.place import require_file, require_new
 from softbellman.study.stopping import EXIT_CODE
 
 
 def train(command: Train) -> int:
     """Trains a study, new or begun; the exit code is 1 if a run failed or diverged, and 130 if it was stopped."""
     from softbellman.study.matching import require_same
-    from softbellman.study.place import require_new
     from softbellman.study.store import Study, plain
 
     if command.seed is not None and command.seeds is not None:
@@ -98,15 +98,19 @@ def _train_study(study: Any, plan: Any, *, quiet: bool, inexact: bool = False) -
         return complain(f"no run is left: {error}", 1)
     except Exception as error:
         file = study.runs[0].path / "error.txt"
-        return complain(f"the run failed: {type(error).__name__}: {error} (all of it: {file})", 1)
+        where = f" (all of it: {file})" if file.exists() else ""
+        return complain(f"the run failed: {type(error).__name__}: {error}{where}", 1)
     finally:
         progress.close()
     tested = [run for run in study.runs if count_rows(run)]
-    picture = draw_curves([study], study.path / "curves.png") if tested else None
+    picture = (
+        written("the learning curves", lambda: draw_curves([study], study.path / "curves.png")) if tested else None
+    )
     if tested and not quiet:
         _print_results(tested)
         watch = f"softbellman watch {study.path if len(study.runs) == 1 else tested[0].path}"
-        print_lines([*(("note", line) for line in plan.warnings()), ("learning curves", str(picture))])
+        curves = [("learning curves", str(picture))] if picture else []
+        print_lines([*(("note", line) for line in plan.warnings()), *curves])
         print_lines([("metrics", str(tested[0].path / "metrics.csv")), ("film a game", watch)])
     diverged = [str(run.seed) for run in study.runs if read_status(run) == "diverged"]
     return complain(f"the runs of these seeds diverged: {', '.join(diverged)}", 1) if diverged else 0
@@ -138,6 +142,8 @@ def evaluate(command: Evaluate) -> int:
     from softbellman.study.store import find_run, load_params, write_record
 
     study, run = find_run(command.run)
+    if command.out is not None:
+        require_file(command.out)
     _set_up_xla(command.threads)
     from softbellman.study import play
     from softbellman.study.statistics import mean_interval
@@ -191,6 +197,8 @@ def watch(command: Watch) -> int:
     from softbellman.study.store import find_run
 
     study, run = find_run(command.run)
+    out = command.out or run.path / "videos" / f"{command.network}-seed-{command.seed}.mp4"
+    require_file(out)
     _set_up_xla(None)
     from softbellman.study import play
 
@@ -198,7 +206,7 @@ def watch(command: Watch) -> int:
     path, phase, pictures = play.watch(
         study,
         run,
-        command.out or run.path / "videos" / f"{command.network}-seed-{command.seed}.mp4",
+        out,
         which=command.network,
         epsilon=epsilon,
         episodes=command.episodes,

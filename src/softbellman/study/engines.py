@@ -98,7 +98,7 @@ def train_locally(tasks: Sequence[Task], workers: int, on_event: OnEvent, check:
     A process that ends, in whatever way, ends no other. What one compiles, the next need not.
     """
     waiting, running = deque(tasks), set[_Worker]()
-    with selectors.DefaultSelector() as selector, tempfile.TemporaryDirectory(prefix="softbellman-") as compiled:
+    with selectors.DefaultSelector() as selector, _scratch(tasks) as compiled:
         try:
             while waiting or running:
                 check()
@@ -119,12 +119,20 @@ def train_locally(tasks: Sequence[Task], workers: int, on_event: OnEvent, check:
                 worker.close()
 
 
+def _scratch(tasks: Sequence[Task]) -> tempfile.TemporaryDirectory[str]:
+    """Makes a directory that ends with this process, beside the study where the system has no place for such."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="softbellman-")
+    except OSError:
+        return tempfile.TemporaryDirectory(prefix=".softbellman-", dir=tasks[0].study)
+
+
 class _Worker:
     """A process at work on a task."""
 
     def __init__(self, task: Task, compiled: str) -> None:
         self.task, self._line, self._told = task, b"", False
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (it is closed with the process)
+        self._errors = tempfile.TemporaryFile(dir=compiled)  # noqa: SIM115 (it is closed with the process)
         inherited = {
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
             "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),

@@ -19,6 +19,7 @@ from softbellman.operators.spec import plain
 from softbellman.study.config import Config
 from softbellman.study.jax_settings import own_settings
 from softbellman.study.locks import locked
+from softbellman.study.place import unwritable
 from softbellman.study.plan import make_loop
 from softbellman.study.provenance import changes, provenance
 from softbellman.study.stopping import Stopped, StopRequests
@@ -140,7 +141,8 @@ def train(
 
     Raises:
         Held: another process trains this study.
-        Refused: its checkpoint is of other settings, or the game under way can't be played again as it was.
+        Refused: its checkpoint is of other settings, the game under way can't be played again as it was, or the
+            directory can't be written.
         Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
         Stopped: it was asked to stop by a signal, and the state is saved.
         BaseException: whatever else stopped the training; first, the runs are marked with its last line, and the
@@ -153,7 +155,10 @@ def train(
         if not group.unfinished:
             on_note("every run of this study is over; nothing was done")
             return
-        group.write()
+        try:
+            group.write()
+        except OSError as error:
+            raise Refused(str(unwritable(study.path, error, "make room, and go on with the study"))) from None
         try:
             train_group(
                 study,
@@ -169,7 +174,8 @@ def train(
         except BaseException as error:
             state = "failed" if isinstance(error, Exception) else "stopped"
             for run in group.unfinished:
-                write_error(run, state, last_line(error), traceback.format_exc())
+                with suppress(OSError):  # perhaps the very fault is a disk that can't be written
+                    write_error(run, state, last_line(error), traceback.format_exc())
             raise
 
 

@@ -15,6 +15,8 @@ OWN: dict[str, tuple[Any, str]] = {
     "threefry_partitionable": (True, "draws its random numbers in one way"),
     "default_matmul_precision": (None, "multiplies in the usual precision"),
     "disable_jit": (False, "is compiled: it would be too slow otherwise"),
+    "transfer_guard": ("allow", "moves arrays between host and device"),
+    "debug_key_reuse": (False, "folds counters into keys that are used again"),
 }
 _KEYS = {"JAX_DEFAULT_PRNG_IMPL", "JAX_RANDOM_SEED_OFFSET"}  # training makes its own keys
 _PROBE = "import jax; print(jax.default_backend())"
@@ -85,7 +87,7 @@ def overruled() -> list[str]:
     return [
         f"JAX's {name} is {given[name]} outside, and training has its own: it {reason}"
         for name, (value, reason) in OWN.items()
-        if given[name] != value
+        if given[name] not in (value, None)  # None: not set
     ]
 
 

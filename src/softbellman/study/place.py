@@ -18,10 +18,38 @@ def require_new(path: Path) -> None:
     try:
         if path.exists() and (not path.is_dir() or not all(_is_leftover(each.name) for each in path.iterdir())):
             raise ValueError(f"{path} is there already and nothing is overwritten; name another directory with --out")
-        above = next(folder for folder in (path, *path.absolute().parents) if os.path.lexists(folder))
-        _require_writable(above)
     except OSError as error:
         raise unwritable(path, error) from None
+    require_directory(path)
+
+
+def require_directory(path: Path) -> None:
+    """Refuses a directory that can't be made or written. Nothing is written.
+
+    Raises:
+        ValueError: with the place at fault, the reason, and what to do.
+    """
+    try:
+        _require_writable(path)
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def require_file(path: Path) -> None:
+    """Refuses a file that can't be made or written, before the work that it is to hold. Nothing is written.
+
+    Raises:
+        ValueError: as `require_directory`, or if it is a directory.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not path.exists():
+            _require_writable(path.parent)
+        elif not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise unwritable(path, error, "name another file with --out") from None
 
 
 def unwritable(path: Path, error: OSError, remedy: str = "name another directory with --out") -> ValueError:
@@ -35,7 +63,9 @@ def _is_leftover(name: str) -> bool:
     return name in (LOCK, CLAIM) or name.startswith(f".{RECORD}.")
 
 
-def _require_writable(folder: Path) -> None:
+def _require_writable(path: Path) -> None:
+    """Refuses a directory in which nothing can be made, or under the nearest one that is there if it is not."""
+    folder = next(folder for folder in (path, *path.absolute().parents) if os.path.lexists(folder))
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     if not os.access(folder, os.W_OK | os.X_OK):

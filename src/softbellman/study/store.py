@@ -215,11 +215,15 @@ class Study:
 
         return plot(self)
 
-    def report(self) -> Path:
-        """Writes the page of figures, tables and films, and returns its path, `<study>/report/index.html`."""
+    def report(self, out: Path | None = None) -> Path:
+        """Writes the page of figures, tables and films, and returns its path.
+
+        Args:
+            out: its directory; by default `<study>/report`.
+        """
         from softbellman.study.report import write
 
-        return write(self)
+        return write(self, out)
 
     def _take_runs(self) -> None:
         environments, operators, seeds = (self.record[name] for name in ("environments", "operators", "seeds"))

@@ -78,7 +78,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Opens a file beside `path`, and moves it there once it is written: a reader never sees half of it.
 
     Raises:
-        OSError: it can't be written: the disk is full, say. What was at `path` is untouched.
+        OSError: it can't be written, its `filename`: the disk is full, say. What was at `path` is untouched.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -88,6 +88,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             _sync(file.fileno())
         temporary.replace(path)
         sync_folder(path.parent)
+    except OSError as error:
+        error.filename = str(path)  # a write that fails does not say of what
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

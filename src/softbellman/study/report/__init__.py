@@ -36,11 +36,12 @@ __all__ = ["plot", "table", "write"]
 _SIZE = (5.2, 3.7)  # inches of 72 points: on a phone, a panel of a page has about its true size
 
 
-def write(study: Study, *, films: bool = True) -> Path:
+def write(study: Study, out: Path | None = None, *, films: bool = True) -> Path:
     """Writes the report of a study, anew if there is one; the same study gives the same page.
 
     Args:
         study: the study; runs that failed or diverged do not count, and those under way only if none has ended.
+        out: its directory; by default `report/` in the study's.
         films: films a game of each operator's best agent, where that can be done.
 
     Returns:
@@ -50,7 +51,7 @@ def write(study: Study, *, films: bool = True) -> Path:
         ValueError: if no run that counts has finished a test phase yet.
         MissingExtra: if a package that draws or writes the page is not installed.
     """
-    folder, environments = study.path / "report", study.environments
+    folder, environments = out or study.path / "report", study.environments
     found = [find(study, environment) for environment in environments]
     if not any(row.counted for each in found for row in each.rows):
         raise ValueError(
@@ -69,7 +70,7 @@ def write(study: Study, *, films: bool = True) -> Path:
     games, common = across(study) if len(environments) > 1 else ([], None)
     profile = None if common is None else _profile(study, common, folder / "figures")
     write_tables(study, found, curves, games, folder / "tables")
-    write_atomically(folder / "index.html", page.render(study, sections, games, profile))
+    write_atomically(folder / "index.html", page.render(study, folder, sections, games, profile))
     return folder / "index.html"
 
 

@@ -44,11 +44,14 @@ class Section(NamedTuple):
     films: list[Film]
 
 
-def render(study: Study, sections: Sequence[Section], games: Sequence[Across], profile: Picture | None) -> str:
+def render(
+    study: Study, folder: Path, sections: Sequence[Section], games: Sequence[Across], profile: Picture | None
+) -> str:
     """Writes the page.
 
     Args:
         study: the study.
+        folder: where the page will be.
         sections: its environments.
         games: what it found over all of them; empty if there is but one.
         profile: the picture of that, or None.
@@ -73,7 +76,7 @@ def render(study: Study, sections: Sequence[Section], games: Sequence[Across], p
         script=loader.get_source(templates, "page.js")[0],
         operators=list(operators.values()),
         spread=any(row.counted > 1 for section in sections for row in section.found.rows),
-        sections=[_section(section, operators, study.path / "report", limit) for section in sections],
+        sections=[_section(section, operators, folder, limit) for section in sections],
         games=_games(games, operators, profile),
         facts=list(account.facts(study)),
         runs=cells.of_runs(study, operators),
