@@ -35,7 +35,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     ):
         config = configs.replaced(config, name, value)
     seeds = range(options.first_seed, options.first_seed + options.runs)
-    loop = make_loop(f"minatar/{options.game}", config, [Run(ops.maximum(), seed) for seed in seeds])
+    loop = make_loop(f"minatar/{options.game}", config, [Run(ops.maximum(), seed) for seed in seeds], scale=1.0)
     loop.advance(1_000 + options.warmup)
     if options.tests:
         loop.test()

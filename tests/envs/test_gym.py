@@ -1,5 +1,7 @@
 """Gymnasium environments through the adapter, most of them made here to misbehave in one way each."""
 
+import json
+
 import gymnasium
 import numpy as np
 import pytest
@@ -295,6 +297,29 @@ def test_an_unknown_id_lists_the_nearest():
         GymEnv("cartpole-1", seed=0)
     with pytest.raises(ValueError, match="No module named 'no_such_module'"):
         GymEnv("no_such_module:Game-v0", seed=0)
+
+
+def test_options_are_described_in_what_json_can_hold():
+    class Map:
+        pass
+
+    kwargs = {
+        "sides": (3, np.int64(4)),
+        "holes": np.eye(2),
+        "kind": np.uint8,
+        "draw": np.zeros,
+        "map": Map(),
+        "at": {1: None},
+    }
+    gymnasium.register("Options-v0", entry_point=lambda **_: Line(), kwargs=kwargs)
+    try:
+        options = GymEnv("Options-v0", seed=0).describe()["options"]
+    finally:
+        del gymnasium.registry["Options-v0"]
+    assert json.loads(json.dumps(options)) == options
+    assert (options["sides"], options["holes"], options["at"]) == ([3, 4], [[1, 0], [0, 1]], {"1": None})
+    assert (options["kind"], options["draw"]) == ("numpy.uint8", "numpy.zeros")
+    assert options["map"].endswith("<locals>.Map")
 
 
 def test_module_colon_id_imports_the_module(tmp_path, monkeypatch):

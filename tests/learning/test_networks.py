@@ -34,9 +34,9 @@ def drawn(network):
     return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
 
 
-def pass_through(size):
+def pass_through(size, **options):
     """A linear network whose values are its input, and its parameters."""
-    return mlp((size,), size, hidden=()), {"q": {"w": jnp.eye(size), "b": jnp.zeros(size)}}
+    return mlp((size,), size, hidden=(), **options), {"q": {"w": jnp.eye(size), "b": jnp.zeros(size)}}
 
 
 def convolve(x, layer, stride):
@@ -55,15 +55,39 @@ def convolve(x, layer, stride):
 # ------------------------------------------------------------------------------------------ what the network sees
 
 
-def test_l39_pixels_are_divided_by_255_and_nothing_else_is():
-    network, params = pass_through(256)
+def test_l39_pixels_are_divided_by_255_once():
+    network, params = pass_through(256, scale=255.0)
     pixels = np.arange(256, dtype=np.uint8)[None]
     expected = (pixels.astype(np.float32) / np.float32(255.0)).astype(np.float32)
     np.testing.assert_array_equal(network.apply(params, pixels), expected)
-    np.testing.assert_array_equal(network.apply(params, expected), expected)  # not divided again
-    bits = (np.arange(256) % 2)[None]
-    for dtype in (bool, np.int8, np.float32):
-        np.testing.assert_array_equal(network.apply(params, bits.astype(dtype)), bits.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int8, np.int16, np.float32])
+def test_l39_what_has_the_scale_1_enters_as_it_is_whatever_its_dtype(dtype):
+    network, params = pass_through(256)
+    bits = (np.arange(256) % 2)[None].astype(dtype)
+    np.testing.assert_array_equal(network.apply(params, bits), bits.astype(np.float32))
+
+
+def test_each_entry_of_an_observation_may_have_a_scale_of_its_own():
+    network, params = mlp((2, 2), 4, hidden=(), scale=(1.0, 2.0, 4.0, 8.0)), pass_through(4)[1]
+    obs = np.array([[[1, 2], [4, 8]], [[3, -4], [0, 16]]], np.int16)
+    np.testing.assert_array_equal(network.apply(params, obs), [[1.0, 1.0, 1.0, 1.0], [3.0, -2.0, 0.0, 2.0]])
+
+
+def test_pixels_and_planes_compile_to_what_they_did():
+    """A network of scale 255 is that of scale 1 on `pixels / 255`, and one of scale 1 divides nothing."""
+
+    def program(network, shape, dtype, enter):
+        obs, params = jax.ShapeDtypeStruct((2, *shape), dtype), jax.eval_shape(network.init, key(0))
+        return jax.jit(lambda params, obs: network.apply(params, enter(obs))).lower(params, obs).as_text()
+
+    whole = program(nature_cnn(4), (4, 84, 84), np.uint8, lambda obs: obs)
+    by_hand = program(nature_cnn(4, scale=1.0), (4, 84, 84), np.uint8, lambda obs: obs.astype(jnp.float32) / 255.0)
+    assert whole == by_hand
+    planes = program(minatar_cnn((10, 10, 4), 6), (10, 10, 4), bool, lambda obs: obs)
+    assert planes == program(minatar_cnn((10, 10, 4), 6), (10, 10, 4), bool, lambda obs: obs.astype(jnp.float32))
+    assert "divide" not in planes
 
 
 def test_l39_frames_with_the_channels_last_are_refused():
@@ -199,7 +223,11 @@ def test_a_convolution_has_the_values_and_gradients_of_xlas(kind, batch):
     """Compiled, with biases that differ, for the minibatches of acting and of learning."""
     rng = np.random.default_rng(1)
     if kind == "nature":
-        network, strides, obs = nature_cnn(4), {"conv_1": 4, "conv_2": 2, "conv_3": 1}, rng.random((batch, 84, 84, 4))
+        network, strides, obs = (
+            nature_cnn(4, scale=1.0),
+            {"conv_1": 4, "conv_2": 2, "conv_3": 1},
+            rng.random((batch, 84, 84, 4)),
+        )
         seen = np.moveaxis(obs, -1, 1)
     else:
         network, strides, obs = minatar_cnn((10, 10, 4), 6), {"conv": 1}, rng.random((batch, 10, 10, 4)) < 0.3

@@ -75,7 +75,7 @@ def trained(folder, *of):
 def _untrained(folder, planned, env):
     study = _created(folder, planned)
     study.runs[0].path.mkdir(parents=True)
-    params = make_network(planned.config.network, env.obs_shape, env.num_actions).init(jax.random.key(0))
+    params = make_network(planned.config.network, env.obs_scale, env.obs_shape, env.num_actions).init(jax.random.key(0))
     save_params(study.runs[0].path / "best.safetensors", params, 0, 0.0)
     env.close()
     return study

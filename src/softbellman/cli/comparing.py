@@ -40,7 +40,9 @@ def compare(command: Compare) -> int:
     if command.dry_run:
         work = comparison.work(out, resources.workers, retry_failed=command.retry_failed)
         print_settings(preset, comparison.config, comparison.plans[0].settings())
-        print_lines([*comparison.summary(work, resources), ("directory", str(out)), *_warnings(comparison)])
+        print_lines(
+            [*comparison.going_on(begun).summary(work, resources), ("directory", str(out)), *_warnings(comparison)]
+        )
         return 0
     return _train(
         comparison, out, resources, command=sys.argv[1:], quiet=command.quiet, retry_failed=command.retry_failed
@@ -89,10 +91,12 @@ def _train(comparison: "Comparison", out: Path, resources: "Resources", *, quiet
     from softbellman.study.compare import train
     from softbellman.study.launch import outcome
     from softbellman.study.stopping import Stopped
+    from softbellman.study.store import Study
 
     if not quiet:
         work = comparison.work(out, resources.workers, retry_failed=options["retry_failed"])
-        print_lines(comparison.summary(work, resources))
+        begun = Study(out) if (out / "study.json").exists() else None
+        print_lines(comparison.going_on(begun).summary(work, resources))
     try:
         study = train(comparison, out, resources, quiet=quiet, **options)
     except Stopped:

@@ -38,6 +38,7 @@ def train(command: Train) -> int:
     if begun is None:
         require_new(out)
     else:
+        plan = plan.going_on(begun.record["environment_facts"])
         require_same(begun, plan.environment, [plan.operator], plan.seeds, plan.config)
     if command.dry_run:
         print_settings(preset, plan.config, plan.settings())
@@ -64,6 +65,7 @@ def resume(command: Resume) -> int:
 
     (environment,), (operator,) = study.environments, study.operators
     plan = make_plan(environment, ops.parse(operator), study.seeds, study.config)
+    plan = plan.going_on(study.record["environment_facts"])
     return _train_study(study, plan, quiet=command.quiet, inexact=command.inexact)
 
 

@@ -25,7 +25,7 @@ from softbellman.envs import (
     nearest,
     squeeze,
 )
-from softbellman.envs.step import Step
+from softbellman.envs.step import Scale, Step
 
 SCREEN_HEIGHT, SCREEN_WIDTH = 210, 160
 _NO_LIMIT = 2**31 - 1  # ale-py reads 0 as "cut after every step"
@@ -169,6 +169,7 @@ class AtariEnv:
         self.frames_per_step = protocol.frame_skip
         self.obs_shape = (protocol.stack, protocol.height, protocol.width)
         self.obs_dtype = np.dtype(np.uint8)
+        self.obs_scale: Scale = 255.0
         self._resize = _resizer(protocol)
         limit = protocol.max_frames_per_game
         self._max_steps = _NO_LIMIT if limit is None else -(-limit // protocol.frame_skip)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from softbellman.envs.step import Step
+from softbellman.envs.step import Scale, Step
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -82,6 +82,11 @@ class DeviceGame(abc.ABC):
     def max_steps(self) -> int | None:
         """A game that gets there is truncated; None: no limit."""
         return None
+
+    @property
+    def obs_scale(self) -> Scale:
+        """Planes and one-hot codes enter a network as they are."""
+        return 1.0
 
     @property
     def frames_per_step(self) -> int:

@@ -28,16 +28,19 @@ try:
 except ImportError as error:
     raise MissingExtra("gymnasium", "train") from error
 
-_CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
+from softbellman.envs.gym_api import Checked, EnvironmentFault, checked_throughout, told
+from softbellman.envs.observations import Observations
+
+_REHEARSED = 100  # steps in which an action that a mask forbids is waited for
 
 
 class GymEnv:
     """`E` copies of one Gymnasium environment for one run, as a `HostEnv`.
 
-    Observations keep their dtype if it is uint8 and are float32 otherwise. A uint8 image with its channels last is
-    turned to channels first, the layout of every network here. Actions are `0 .. n - 1`, whatever the environment's
-    own first action. Every episode starts from a seed of its own, a function of the run's seed, the stream (training
-    or test), the copy and the episode's index, so that an episode can be played again from its `tape`.
+    Observations are laid out, stored and scaled as `Observations` says. Actions are `0 .. n - 1`, whatever the
+    environment's own first action. Whatever breaks the API of Gymnasium is a `ValueError` of one line. Every episode
+    starts from a seed of its own, a function of the run's seed, the stream (training or test), the copy and the
+    episode's index, so that an episode can be played again from its `tape`.
 
     Arrays in a returned `Step` are copies: an environment that writes into the same array at every step does no harm.
     """
@@ -75,29 +78,24 @@ class GymEnv:
         self.name = environment if isinstance(environment, str) else getattr(environment, "__name__", "environment")
         if record and isinstance(environment, str):
             options = {**(options or {}), "render_mode": "rgb_array"}
-        self._envs = [_make(environment, max_episode_steps, options or {}) for _ in range(num_envs)]
+        self._label = f"gym/{self.name}" if isinstance(environment, str) else self.name
+        self._envs = [_make(environment, max_episode_steps, options or {}, self._label) for _ in range(num_envs)]
         first = self._envs[0]
         self.max_episode_steps = first.spec.max_episode_steps if first.spec else max_episode_steps
         self.frame_skip = frame_skip
         self.frames_per_step = frame_skip * refuse_double_frame_skip(first, frame_skip)
-        observations, actions = _checked_spaces(first, self.name)
+        space, actions = _checked_spaces(first, self._label)
         self.num_actions, self._first_action = int(actions.n), int(actions.start)
-        self._shape = observations.shape
-        self.obs_dtype = np.dtype(np.uint8 if observations.dtype == np.uint8 else np.float32)
-        self._channels_last = (
-            self.obs_dtype == np.uint8
-            and len(self._shape) == 3
-            and self._shape[-1] in _CHANNELS
-            and self._shape[0] not in _CHANNELS
-        )
-        self.obs_shape = (self._shape[-1], *self._shape[:-1]) if self._channels_last else self._shape or (1,)
+        self._observations = Observations(space, self._label)
+        self.obs_shape, self.obs_dtype = self._observations.shape, self._observations.dtype
+        self.obs_scale = self._observations.scale
         self.stack: int | None = None
         self._episodes = [-1] * num_envs
         self._actions: list[list[int]] = [[] for _ in range(num_envs)]
         self._obs = np.zeros((num_envs, *self.obs_shape), self.obs_dtype)
         self._record, self._screens = record, [np.zeros((0, 0, 3), np.uint8)] * num_envs
         if record and first.render_mode != "rgb_array":
-            raise ValueError(f'{self.name} renders no pictures; one must be made with render_mode="rgb_array"')
+            raise ValueError(f'{self._label} renders no pictures; one must be made with render_mode="rgb_array"')
 
     def reset(self) -> np.ndarray:
         """Starts the first (or next) episode of every copy and returns `obs` `[E, *obs_shape]`."""
@@ -110,8 +108,8 @@ class GymEnv:
         """Takes `actions` `[E]` and returns the `Step`; a copy whose episode ended is reset at once.
 
         Raises:
-            ValueError: for actions out of range, or an observation or reward of the environment that is not finite or
-                not of the declared shape.
+            ValueError: for actions out of range, and for whatever the environment does that breaks the API of
+                Gymnasium or its own declarations, or raises.
             RuntimeError: before the first `reset`.
         """
         actions = checked_actions(actions, self.num_envs, self.num_actions)
@@ -128,6 +126,33 @@ class GymEnv:
                 self._start(env, self._episodes[env] + 1)
         terminated, truncated = ends
         return Step(self._obs.copy(), next_obs, reward, terminated, truncated, terminated | truncated, terminated)
+
+    def rehearse(self) -> list[str]:
+        """Resets the first copy and takes a step, to be closed then: a fault is found before anything depends on it.
+
+        Where a mask forbids actions, one of these is taken, as exploration will.
+
+        Returns:
+            What a user should know, though it can be trained with.
+
+        Raises:
+            ValueError: as `step`.
+        """
+        env, ended, masked, outside = self._envs[0], True, False, None
+        for _ in range(_REHEARSED):
+            if ended:
+                self._start(0, 0)
+                outside = outside or self._observations.outside(self._obs[0])
+            forbidden = env.forbidden
+            self._obs[0], _, *ends = self._play(0, forbidden[0] if forbidden else 0)
+            outside = outside or self._observations.outside(self._obs[0])
+            ended, masked = any(ends), masked or forbidden is not None or env.forbidden is not None
+            if forbidden or not masked:
+                break
+        notes = [f"{self._label} gave {outside}; floats enter as they are"] if outside else []
+        if masked:
+            notes.append(f'{self._label}: info["action_mask"] is not heeded; actions that it forbids are taken too')
+        return notes
 
     def close(self) -> None:
         """Closes the copies."""
@@ -182,7 +207,9 @@ class GymEnv:
             "frame_skip": self.frame_skip,
             "frames_per_step": self.frames_per_step,
             "max_episode_steps": self.max_episode_steps,
-            "options": {name: value for name, value in spec.kwargs.items() if name != "render_mode"} if spec else {},
+            "options": {name: _said(value) for name, value in spec.kwargs.items() if name != "render_mode"}
+            if spec
+            else {},
             "num_actions": self.num_actions,
             "reward_clip": "none in the environment",
         }
@@ -194,7 +221,7 @@ class GymEnv:
         self._episodes[env] = episode
         self._actions[env].clear()
         obs, _ = self._envs[env].reset(seed=self._seed(env, episode))
-        self._obs[env] = self._checked(obs)
+        self._obs[env] = self._observations.taken(obs)
 
     def _play(self, env: int, action: int) -> tuple[np.ndarray, float, bool, bool]:
         """Holds `action` for `frame_skip` steps of copy `env`, or up to the episode's end."""
@@ -205,9 +232,10 @@ class GymEnv:
             total += float(reward)
             if terminated or truncated:
                 break
-        if not np.isfinite(total):
-            raise ValueError(f"{self.name} gave the reward {total}")
-        return self._checked(obs), total, bool(terminated), bool(truncated)
+        with np.errstate(over="ignore"):
+            if not np.isfinite(np.float32(total)):
+                raise EnvironmentFault(f"{self._label} gave the reward {total}, which is not finite in float32")
+        return self._observations.taken(obs), total, bool(terminated), bool(truncated)
 
     def _render(self, env: int) -> None:
         """Keeps the picture of copy `env`, where pictures are asked for."""
@@ -215,27 +243,14 @@ class GymEnv:
             return
         try:
             picture = np.asarray(self._envs[env].render())
-        except (gymnasium.error.Error, ImportError) as error:
-            raise ValueError(f"{self.name} cannot be filmed: {error}") from error
+        except Exception as error:  # it may fail in any way of its own
+            raise EnvironmentFault(f"{self._label} cannot be filmed: {told(error)}") from error
         if picture.ndim != 3 or picture.shape[-1] != 3 or picture.dtype != np.uint8:
-            raise ValueError(
-                f"{self.name} cannot be filmed: it renders {picture.dtype} of shape {picture.shape}, "
+            raise EnvironmentFault(
+                f"{self._label} cannot be filmed: it renders {picture.dtype} of shape {picture.shape}, "
                 "and pictures are uint8 of shape [height, width, 3]"
             )
         self._screens[env] = picture
-
-    def _checked(self, obs: Any) -> np.ndarray:
-        """Returns an observation in the shape, layout and dtype promised, or raises."""
-        array = np.asarray(obs)
-        if array.shape != self._shape:
-            raise ValueError(f"{self.name} gave an observation of shape {array.shape}, its space says {self._shape}")
-        if self.obs_dtype == np.uint8 and array.dtype != np.uint8:
-            raise ValueError(f"{self.name} gave an observation of dtype {array.dtype}, its space says uint8")
-        with np.errstate(over="ignore"):
-            array = array.astype(self.obs_dtype, copy=False)
-        if self.obs_dtype == np.float32 and not np.isfinite(array).all():
-            raise ValueError(f"{self.name} gave an observation that is not finite in float32: {obs}")
-        return np.moveaxis(array, -1, 0) if self._channels_last else array.reshape(self.obs_shape)
 
 
 def environments() -> list[str]:
@@ -268,35 +283,53 @@ def refuse_double_frame_skip(env: gymnasium.Env, frame_skip: int) -> int:
     return int(own)
 
 
-def _make(environment: Any, max_episode_steps: int | None, options: Mapping[str, Any]) -> gymnasium.Env:
+def _said(option: Any) -> Any:
+    """Returns an option of an environment as JSON can hold it; an object goes by the name of its class."""
+    if option is None or isinstance(option, bool | int | float | str):
+        return option
+    if isinstance(option, np.ndarray | np.generic):
+        return _said(option.tolist())
+    if isinstance(option, list | tuple):
+        return [_said(each) for each in option]
+    if isinstance(option, Mapping):
+        return {str(name): _said(value) for name, value in option.items()}
+    named = option if hasattr(option, "__qualname__") else type(option)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _make(environment: Any, max_episode_steps: int | None, options: Mapping[str, Any], label: str) -> Checked:
     """Makes one copy, its time limit replaced where one is given."""
     if not isinstance(environment, str):
         if options:
             raise ValueError("options are for an environment given by its id; a function makes its own")
-        env = environment()
+        try:
+            env = environment()
+        except Exception as error:
+            raise EnvironmentFault(f"{label} cannot be made: {told(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise ValueError(f"{environment!r} must make one gymnasium.Env, not a vector of them, got {type(env)}")
-        return env if max_episode_steps is None else gymnasium.wrappers.TimeLimit(env, max_episode_steps)
+        env = env if max_episode_steps is None else gymnasium.wrappers.TimeLimit(env, max_episode_steps)
+        return checked_throughout(env, label)
     if environment.startswith("ALE/"):
         raise ValueError(
             f"gym/{environment} skips frames by itself: use atari/<game>, which spells out its frame skip and the "
             "rest of its protocol"
         )
     try:
-        return gymnasium.make(environment, max_episode_steps=max_episode_steps, disable_env_checker=True, **options)
+        env = gymnasium.make(environment, max_episode_steps=max_episode_steps, disable_env_checker=True, **options)
     except gymnasium.error.UnregisteredEnv as error:
         raise ValueError(
             f"unknown Gymnasium environment {environment!r}{nearest(environment, environments())}"
         ) from error
-    except ModuleNotFoundError as error:
-        raise ValueError(f"gym/{environment}: {error}; module:id imports the module first") from error
     except Exception as error:  # an environment may fail to start in any way of its own
-        raise ValueError(f"gym/{environment} cannot be made: {error}") from error
+        hint = "; module:id imports the module first" * isinstance(error, ModuleNotFoundError)
+        raise EnvironmentFault(f"{label} cannot be made: {told(error)}{hint}") from error
+    return checked_throughout(env, label)
 
 
 def _checked_spaces(env: gymnasium.Env, name: str) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
     """Returns the spaces of observations and actions, or raises, with the space and what to do, for other kinds."""
-    observations, actions = env.observation_space, env.action_space
+    observations, actions = (getattr(env, f"{name_of}_space", None) for name_of in ("observation", "action"))
     if isinstance(observations, gymnasium.spaces.Discrete):
         raise ValueError(
             f"{name} has the observation space {observations}; a Box is needed: wrap it in "

@@ -33,7 +33,7 @@ class HostedEnv:
         self.env, self.training = env, training
         self.seed, self.num_envs = checked_seed(seed), checked_num_envs(num_envs)
         self.num_actions, self.obs_shape = env.num_actions, env.obs_shape
-        self.obs_dtype, self.frames_per_step = env.obs_dtype, env.frames_per_step
+        self.obs_dtype, self.obs_scale, self.frames_per_step = env.obs_dtype, env.obs_scale, env.frames_per_step
         self.stack: int | None = None
         keys = copy_keys(self.seed, training=training, num_envs=self.num_envs)
         self._keys = jax.device_put(keys, jax.devices("cpu")[0])

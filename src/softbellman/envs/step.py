@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 Array = Any  # a NumPy array on the host, a JAX array on a device
+Scale = float | tuple[float, ...]  # of observations: see `HostEnv.obs_scale`
 
 
 class Step(NamedTuple):
@@ -64,6 +65,8 @@ class HostEnv(Protocol):
         num_actions: number of actions: the learner's are `0 .. num_actions - 1`, whatever the environment's own.
         obs_shape: shape of one observation, the stack axis (if any) first: `(4, 84, 84)` for Atari.
         obs_dtype: dtype of the observations, `uint8` for pixels.
+        obs_scale: what observations are divided by as they enter a network: 255 for pixels, 1 for what enters as it is,
+            or a number for each entry of one observation, flattened.
         stack: number of frames along the first axis of an observation, or None when an observation is one frame.
         frames_per_step: emulator frames that one agent step advances (4 for Atari, 1 elsewhere).
     """
@@ -72,6 +75,7 @@ class HostEnv(Protocol):
     num_actions: int
     obs_shape: tuple[int, ...]
     obs_dtype: np.dtype[Any]
+    obs_scale: Scale
     stack: int | None
     frames_per_step: int
 
@@ -134,6 +138,11 @@ class DeviceEnv(Protocol):
     @property
     def obs_dtype(self) -> np.dtype[Any]:
         """Dtype of the observations: bool for binary planes, float32 otherwise."""
+        ...
+
+    @property
+    def obs_scale(self) -> Scale:
+        """What observations are divided by as they enter a network: see `HostEnv.obs_scale`."""
         ...
 
     @property

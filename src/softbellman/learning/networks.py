@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from softbellman.envs.step import Scale
 
 Params = dict[str, dict[str, jax.Array]]
 
@@ -87,14 +90,21 @@ def _expect_shape(obs: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def mlp(obs_shape: Sequence[int], num_actions: int, hidden: Sequence[int] = (128, 128), init: Init = TORCH) -> Network:
+def mlp(
+    obs_shape: Sequence[int],
+    num_actions: int,
+    hidden: Sequence[int] = (128, 128),
+    init: Init = TORCH,
+    scale: Scale = 1.0,
+) -> Network:
     """Builds a multilayer perceptron with ReLU; without hidden layers it is linear.
 
     Args:
-        obs_shape: shape of one observation; it is flattened. Floats enter as they are, uint8 divided by 255.
+        obs_shape: shape of one observation; it is flattened.
         num_actions: `A`.
         hidden: widths of the hidden layers.
         init: how the layers start.
+        scale: what observations are divided by; see `HostEnv.obs_scale`.
 
     Returns:
         A network from `[B, *obs_shape]` to `[B, A]`.
@@ -105,7 +115,7 @@ def mlp(obs_shape: Sequence[int], num_actions: int, hidden: Sequence[int] = (128
 
     def apply(params: Params, obs: jax.Array) -> jax.Array:
         _expect_shape(obs, tuple(obs_shape))
-        x = _to_float(obs).reshape(obs.shape[0], -1)
+        x = _scaled(obs, scale).reshape(obs.shape[0], -1)
         for name in names[:-1]:
             x = jax.nn.relu(_dense(params[name], x))
         return _dense(params["q"], x)
@@ -113,19 +123,20 @@ def mlp(obs_shape: Sequence[int], num_actions: int, hidden: Sequence[int] = (128
     return Network(_init_layers(shapes, init), apply, "q")
 
 
-def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
+def nature_cnn(num_actions: int, init: Init = LASAGNE, scale: Scale = 255.0) -> Network:
     """Builds the network of Mnih et al. 2015: three convolutions and 512 units.
 
-    `84 x 84 x 4` pixels, divided by 255; 32 filters 8x8 stride 4, 64 filters 4x4 stride 2, 64 filters 3x3 stride 1,
+    `84 x 84 x 4` pixels; 32 filters 8x8 stride 4, 64 filters 4x4 stride 2, 64 filters 3x3 stride 1,
     512 units, one output an action; ReLU between. 1,686,180 parameters with 4 actions. The 512 units take the output of
     the convolutions filter by filter, as in PyTorch.
 
     Args:
         num_actions: `A`.
         init: how the layers start; the authors' default.
+        scale: what observations are divided by, 255 for pixels; see `HostEnv.obs_scale`.
 
     Returns:
-        A network from `[B, 4, 84, 84]` uint8 to `[B, A]` float32.
+        A network from `[B, 4, 84, 84]` to `[B, A]` float32.
     """
     shapes = {
         "conv_1": (8, 8, 4, 32),
@@ -138,7 +149,7 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
 
     def apply(params: Params, obs: jax.Array) -> jax.Array:
         _expect_shape(obs, (4, 84, 84))
-        x = _to_float(obs)
+        x = _scaled(obs, scale)
         if len(obs) == 1:
             x = jnp.moveaxis(x, 1, -1)
             for name, stride in strides.items():
@@ -154,7 +165,7 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE) -> Network:
     return Network(_init_layers(shapes, init), apply, "q")
 
 
-def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH) -> Network:
+def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH, scale: Scale = 1.0) -> Network:
     """Builds the network of MinAtar's example agent (Young and Tian 2019): one convolution and 128 units.
 
     16 filters 3x3 stride 1 over the planes of the game, 128 units, one output an action; ReLU between. Binary planes
@@ -164,6 +175,7 @@ def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH) 
         obs_shape: `[height, width, C]`, at least 3 x 3.
         num_actions: `A`.
         init: how the layers start; the example's.
+        scale: what observations are divided by; see `HostEnv.obs_scale`.
 
     Returns:
         A network from `[B, height, width, C]` to `[B, A]` float32.
@@ -181,7 +193,7 @@ def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH) 
 
     def apply(params: Params, obs: jax.Array) -> jax.Array:
         _expect_shape(obs, tuple(obs_shape))
-        x = _convolve(params["conv"], _to_float(obs).transpose(3, 1, 2, 0), stride=1)
+        x = _convolve(params["conv"], _scaled(obs, scale).transpose(3, 1, 2, 0), stride=1)
         return _dense(params["q"], jax.nn.relu(_dense(params["dense"], x.reshape(-1, len(obs)).T)))
 
     return Network(_init_layers(shapes, init), apply, "q")
@@ -260,6 +272,9 @@ def _patches(x: jax.Array, shape: tuple[int, int], stride: int) -> jax.Array:
     return cut(x)
 
 
-def _to_float(obs: jax.Array) -> jax.Array:
-    """Divides pixels (uint8) by 255; takes floats and bits as they are."""
-    return obs.astype(jnp.float32) / 255.0 if obs.dtype == jnp.uint8 else obs.astype(jnp.float32)
+def _scaled(obs: jax.Array, scale: Scale) -> jax.Array:
+    """Divides observations `[B, *obs_shape]` by their scale, in float32; what has the scale 1 enters as it is."""
+    x = obs.astype(jnp.float32)
+    if isinstance(scale, tuple):
+        return x / np.reshape(np.array(scale, np.float32), (1, *obs.shape[1:]))
+    return x if scale == 1.0 else x / scale

@@ -14,6 +14,7 @@ from softbellman.operators.spec import plain
 from softbellman.study import chance
 from softbellman.study import config as configs
 from softbellman.study.config import Config
+from softbellman.study.elsewhere import require_elsewhere
 from softbellman.study.engines import Engine, share, train_locally, xla_flags
 from softbellman.study.groups import open_groups
 from softbellman.study.jax_settings import require_flags
@@ -27,6 +28,7 @@ from softbellman.study.store import Study, decisive, runs_of, with_settings
 
 _COMPILED_TOGETHER = 8
 PROCESS_BYTES = 400_000_000  # of a worker beside its replays; 0.37 to 0.41 GB were measured
+_OF_EACH_ENVIRONMENT = ("environment", "observations")
 _OF_EACH_RUN = ("frames per step", "network", "budget", "target", "tests", "epsilon")
 
 
@@ -63,6 +65,11 @@ class Comparison(NamedTuple):
     seeds: list[int]
     config: Config
     plans: list[Plan]
+
+    def going_on(self, begun: Study | None) -> "Comparison":
+        """Returns the comparison for a study that goes on, if there is one: see `Plan.going_on`."""
+        recorded = begun.record["environment_facts"] if begun else {}
+        return self._replace(plans=[each.going_on(recorded) for each in self.plans])
 
     @property
     def environments(self) -> list[str]:
@@ -138,7 +145,7 @@ class Comparison(NamedTuple):
         replays, each = self.replay_bytes(work, at_once), f"{PROCESS_BYTES / 1e9:g} GB for each of their processes"
         groups = "1 group" if len(work.sizes) == 1 else f"{len(work.sizes)} groups"
         return [
-            *(line for each in self.plans for line in each.summary() if line[0] == "environment"),
+            *(line for each in self.plans for line in each.summary() if line[0] in _OF_EACH_ENVIRONMENT),
             ("operators", ", ".join(self.specs)),
             ("seeds", ", ".join(map(str, self.seeds))),
             ("runs", f"{self.cells}, of which {missing} are left to train, in {groups}"),
@@ -189,6 +196,7 @@ def prepare(
     if len(lengths) > 1:
         said = ", ".join(f"{steps:,} of {environment}" for steps, environment in lengths.items())
         raise ValueError(f"{frames:,} frames are {said} agent steps; give --steps instead of --frames")
+    require_elsewhere(environments)
     comparison = Comparison(list(operators), seeds, plans[0].config, plans)
     runs_of(Path(), comparison.environments, comparison.specs, seeds)
     return comparison

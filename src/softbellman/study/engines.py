@@ -92,6 +92,11 @@ def xla_flags(recorded: Mapping[str, Any], *, deterministic: bool = False) -> st
     return flags if not deterministic or DETERMINISTIC in flags else f"{flags} {DETERMINISTIC}".strip()
 
 
+def python_path() -> str:
+    """Returns the `PYTHONPATH` by which another process finds what this one does."""
+    return os.pathsep.join(path or os.getcwd() for path in sys.path)
+
+
 def train_locally(tasks: Sequence[Task], workers: int, on_event: OnEvent, check: Callable[[], None]) -> None:
     """Trains tasks in processes on this machine, one for each; see `Engine`.
 
@@ -134,7 +139,7 @@ class _Worker:
         self.task, self._line, self._told = task, b"", False
         self._errors = tempfile.TemporaryFile(dir=compiled)  # noqa: SIM115 (it is closed with the process)
         inherited = {
-            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "PYTHONPATH": python_path(),
             "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
         }
         cache = {

@@ -20,7 +20,7 @@ from softbellman.study.config import Config
 from softbellman.study.jax_settings import own_settings
 from softbellman.study.locks import locked
 from softbellman.study.place import unwritable
-from softbellman.study.plan import make_loop
+from softbellman.study.plan import make_loop, obs_scale
 from softbellman.study.provenance import changes, provenance
 from softbellman.study.stopping import Stopped, StopRequests
 from softbellman.study.store import RunPath, Study, decisive, read_status, write_atomically
@@ -224,6 +224,7 @@ class _Training:
 
     def __init__(self, study: Study, group: Group, on_row: Callable[..., None], on_note: Callable[[str], None]) -> None:
         self.group, self.config, self.on_row, self.on_note = group, study.config, on_row, on_note
+        self.facts = study.record["environment_facts"].get(group.runs[0].environment, {})
         self.checkpoints = Checkpoints(group.path / "checkpoint", self.config.checkpoint.keep)
         self.provenance = provenance()
         self.writers: list[RunWriter] = []
@@ -259,7 +260,8 @@ class _Training:
     def _make_loop(self) -> HostLoop | DeviceLoop:
         """Makes the loop of the group's runs, at its start."""
         runs = [Run(ops.parse(run.operator), run.seed) for run in self.group.runs]
-        return make_loop(self.group.runs[0].environment, self.config, runs)
+        environment = self.group.runs[0].environment
+        return make_loop(environment, self.config, runs, obs_scale(environment, self.facts, self.config))
 
     def _restore(self, loop: HostLoop | DeviceLoop, saved: Checkpoint, *, inexact: bool) -> list[str]:
         """Puts a loop where it was, and returns what is not as if there had been no stop."""

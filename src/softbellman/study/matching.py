@@ -42,7 +42,9 @@ def require_within(
         missing = ", ".join(str(value) for value in study.record[name] if value not in values)
         faults += [f"{name} {missing} there, and not asked for: a study can grow, not shrink"] if missing else []
     for environment, known in study.record["environment_facts"].items():
-        faults += _differing(known, json.loads(json.dumps(facts.get(environment, known))), f"{environment}: ")
+        asked_of_it = json.loads(json.dumps(facts.get(environment, known)))
+        in_both = {name: value for name, value in asked_of_it.items() if name in known}  # older ones recorded less
+        faults += _differing(known, in_both, f"{environment}: ")
     _refuse(study, [*faults, *_changed(study, config)])
 
 

@@ -1,14 +1,17 @@
 """Checks a run before it starts, and says what it will be."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from softbellman import envs
 from softbellman import operators as ops
 from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
 from softbellman.envs.minatar import REFERENCE
+from softbellman.envs.step import Scale
 from softbellman.learning import device_replay
 from softbellman.learning.learner import epsilon_at
 from softbellman.learning.networks import Network, minatar_cnn, mlp, nature_cnn
@@ -36,10 +39,11 @@ class Plan(NamedTuple):
         operator: the Bellman operator.
         seeds: one run each.
         config: the resolved configuration.
-        facts: what the environment says of itself.
+        facts: what the environment says of itself, its observations and their scale among it.
         frames_per_step: emulator frames in an agent step.
         network: what `network.kind` comes to.
         replay_bytes: bytes of all the runs' replays, once full.
+        notes: what a user should know of the environment.
     """
 
     environment: str
@@ -50,6 +54,14 @@ class Plan(NamedTuple):
     frames_per_step: int
     network: NetworkKind
     replay_bytes: int
+    notes: tuple[str, ...] = ()
+
+    def going_on(self, recorded: Mapping[str, Mapping[str, Any]]) -> "Plan":
+        """Returns the plan for a study that goes on, whose observations enter as it recorded, by environment."""
+        if self.environment not in recorded:
+            return self
+        scale = recorded_scale(recorded[self.environment], self.facts["obs_dtype"])
+        return self._replace(facts=self.facts | {"obs_scale": scale})
 
     def settings(self) -> list[tuple[str, Any]]:
         """Lists the dotted names and values of all fields that have an effect in this run."""
@@ -67,6 +79,7 @@ class Plan(NamedTuple):
         runs = f" for all of {len(self.seeds)} runs" if len(self.seeds) > 1 else ""
         return [
             ("environment", f"{self.environment}: {_rules(self.facts)}; {_clipping(learner.reward_clip)}"),
+            ("observations", _observations(self.facts)),
             ("frames per step", str(self.frames_per_step)),
             ("operator", str(self.operator)),
             ("seeds" if len(self.seeds) > 1 else "seed", ", ".join(map(str, self.seeds))),
@@ -98,8 +111,8 @@ class Plan(NamedTuple):
         return ", ".join(rates) + " agent steps"
 
     def warnings(self) -> list[str]:
-        """Says what the run can't show, if it can't, and which settings of JAX's don't hold in it."""
-        steps, notes = self.config.loop.steps, overruled()
+        """Says what the run can't show, what is amiss with its environment, and which settings of JAX's don't hold."""
+        steps, notes = self.config.loop.steps, [*self.notes, *overruled()]
         if not self.environment.startswith("atari/") or steps > TOO_FEW_STEPS:
             return notes
         longer = ", ".join(f"{name} {PRESETS[name].config.loop.steps:,}" for name in ("quick-atari", "paper-atari"))
@@ -151,9 +164,29 @@ def plan(
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
         bytes_needed = replay_bytes(environment, env, config, len(seeds))
-        return Plan(environment, operator, seeds, config, env.describe(), env.frames_per_step, network, bytes_needed)
+        notes = _rehearse(environment, env)
+        facts = env.describe() | {
+            "obs_shape": list(env.obs_shape),
+            "obs_dtype": str(env.obs_dtype),
+            "obs_scale": env.obs_scale,
+        }
+        return Plan(environment, operator, seeds, config, facts, env.frames_per_step, network, bytes_needed, notes)
     finally:
         env.close()
+
+
+def _rehearse(environment: str, env: envs.HostEnv) -> tuple[str, ...]:
+    """Tries a step of an environment that is not ours, and returns what a user should know of it.
+
+    Raises:
+        ValueError: if it can't be trained with; see `GymEnv.rehearse`.
+    """
+    if not environment.startswith("gym/"):
+        return ()
+    from softbellman.envs.gym import GymEnv
+
+    assert isinstance(env, GymEnv)
+    return tuple(env.rehearse())
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
@@ -191,10 +224,36 @@ def protocol_of(environment: str, config: Config) -> Any:
     return getattr(config, own) if own else None
 
 
-def make_loop(environment: str, config: Config, runs: Sequence[Run]) -> HostLoop | DeviceLoop:
+def recorded_scale(facts: Mapping[str, Any], obs_dtype: str) -> Scale:
+    """Returns what the observations of a study are divided by.
+
+    Args:
+        facts: what the study recorded of the environment. Before the scale was recorded, uint8 was divided by 255.
+        obs_dtype: dtype of the observations.
+
+    Raises:
+        ValueError: if what is recorded is no scale.
+    """
+    scale = facts.get("obs_scale", 255.0 if obs_dtype == "uint8" else 1.0)
+    numbers = scale if isinstance(scale, list | tuple) else [scale]
+    if not numbers or not all(type(number) in (int, float) and 0 < number < np.inf for number in numbers):
+        raise ValueError(f"obs_scale ({scale!r}) in study.json must be a number above 0, or one for each entry")
+    return tuple(numbers) if isinstance(scale, list | tuple) else scale
+
+
+def obs_scale(environment: str, facts: Mapping[str, Any], config: Config) -> Scale:
+    """Returns what the observations of a study are divided by; see `recorded_scale`."""
+    if "obs_scale" in facts:
+        return recorded_scale(facts, "")
+    env = make_env(environment, config, seed=0, training=False)
+    env.close()
+    return recorded_scale(facts, str(env.obs_dtype))
+
+
+def make_loop(environment: str, config: Config, runs: Sequence[Run], scale: Scale) -> HostLoop | DeviceLoop:
     """Makes the loop of a group of runs, at its start: compiled as one program where the environment can be."""
     env_of_run = functools.partial(make_env, environment, config)
-    network = functools.partial(make_network, config.network)
+    network = functools.partial(make_network, config.network, scale)
     if envs.is_device(environment):
         env = envs.make_device(environment, protocol_of(environment, config))
         return DeviceLoop(runs, env, env_of_run, network, config.learner, config.loop)
@@ -228,14 +287,14 @@ def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> Netwo
 
 
 @functools.cache
-def make_network(settings: NetworkSettings, obs_shape: tuple[int, ...], num_actions: int) -> Network:
+def make_network(settings: NetworkSettings, scale: Scale, obs_shape: tuple[int, ...], num_actions: int) -> Network:
     """Builds the network for an environment, once: what JAX compiled for it serves again. See `network_kind`."""
     kind = network_kind(settings, obs_shape)
     if kind == "nature_cnn":
-        return nature_cnn(num_actions)
-    return (
-        minatar_cnn(obs_shape, num_actions) if kind == "minatar_cnn" else mlp(obs_shape, num_actions, settings.hidden)
-    )
+        return nature_cnn(num_actions, scale=scale)
+    if kind == "minatar_cnn":
+        return minatar_cnn(obs_shape, num_actions, scale=scale)
+    return mlp(obs_shape, num_actions, settings.hidden, scale=scale)
 
 
 @own_settings()
@@ -321,6 +380,16 @@ def _rules(facts: dict[str, Any]) -> str:
             f"games cut after {limit:,} frames" if limit else "no time limit",
         )
     )
+
+
+def _observations(facts: dict[str, Any]) -> str:
+    """Says what observations are, and how they enter the network."""
+    shape, scale = ", ".join(map(str, facts["obs_shape"])), facts["obs_scale"]
+    if isinstance(scale, tuple):
+        entering = f"each entry divided by its own bound, {min(scale):g} to {max(scale):g}"
+    else:
+        entering = "as they are" if scale == 1.0 else f"divided by {scale:g}"
+    return f"{facts['obs_dtype']} [{shape}], {entering}"
 
 
 def _clipping(reward_clip: float | None) -> str:

@@ -12,7 +12,7 @@ from softbellman.envs.step import HostEnv
 from softbellman.learning.networks import Network
 from softbellman.study.config import Config
 from softbellman.study.jax_settings import own_settings, require_backend
-from softbellman.study.plan import make_env, make_network
+from softbellman.study.plan import make_env, make_network, recorded_scale
 from softbellman.study.store import RunPath, Study, load_params
 from softbellman.training.evaluation import Policy, TestPhase, play
 from softbellman.training.host_loop import greedy_policy
@@ -60,7 +60,7 @@ def evaluate(
     require_backend()
     config = study.config
     env = make_env(run.environment, config, seed, training=False)
-    policy = _saved_policy(run, config, env, which, seed, epsilon)
+    policy = _saved_policy(study, run, env, which, seed, epsilon)
     return _play(policy, env, config, episodes, max_steps)
 
 
@@ -113,7 +113,7 @@ def watch(
     config = study.config
     with Film(path, _pictures_per_second(run.environment, config)) as film:
         env = make_env(run.environment, config, seed, training=False, record=True)
-        policy = _saved_policy(run, config, env, which, seed, epsilon)
+        policy = _saved_policy(study, run, env, which, seed, epsilon)
         phase = _play(policy, env, config, episodes, max_steps, lambda: film.add(env.screen()))
     return film.path, phase, film.pictures
 
@@ -191,13 +191,15 @@ def _play(
         env.close()
 
 
-def _saved_policy(run: RunPath, config: Config, env: HostEnv, which: Which, seed: int, epsilon: float | None) -> Policy:
+def _saved_policy(study: Study, run: RunPath, env: HostEnv, which: Which, seed: int, epsilon: float | None) -> Policy:
+    config, facts = study.config, study.record["environment_facts"].get(run.environment, {})
     epsilon = exploration_rate(config, epsilon)
     if not 0 <= epsilon <= 1:
         raise ValueError(f"epsilon ({epsilon}) must be in [0, 1]")
     path = run.path / f"{which}.safetensors"
     params, _ = load_params(path)
-    network = make_network(config.network, env.obs_shape, env.num_actions)
+    scale = recorded_scale(facts, str(env.obs_dtype))
+    network = make_network(config.network, scale, env.obs_shape, env.num_actions)
     _check_shapes(network, params, path)
     early = config.protocol.random_first_actions if run.environment.startswith("atari/") else 0
     return greedy_policy(network, params, seed, epsilon, early)
