@@ -132,7 +132,9 @@ def test_a_run_that_fails_ends_with_code_1_and_one_that_is_stopped_with_code_130
         code, _, errors = softbellman("train", f"gym/failing:{name}-v0", *TINY, "--out", name)
         assert code == 1, errors
         (line,) = errors.splitlines()
-        assert line.startswith(f"softbellman: the run failed: {error}: the simulator is gone (all of it: {name}/runs/")
+        told = f"gym/failing:{name}-v0 fails in step: {error}: the simulator is gone"
+        assert line.startswith(f"softbellman: the run failed: EnvironmentFault: {told} (")
+        assert "/failing.py, line " in line and f" (all of it: {name}/runs/" in line
         assert "Traceback" in Path(line.partition("all of it: ")[2].rstrip(")")).read_text()
     code, _, errors = softbellman("train", "gym/failing:Stopped-v0", *TINY, "--out", "b")
     assert (code, errors) == (130, "softbellman: stopped\n")
@@ -221,7 +223,7 @@ def test_a_film_needs_what_draws_the_environment(trained, softbellman, monkeypat
     study, _ = trained
     code, out, errors = softbellman("watch", study)
     assert (code, out) == (2, "")
-    assert re.fullmatch(r"softbellman: CartPole-v1 cannot be filmed: pygame is not installed.*\n", errors)
+    assert re.fullmatch(r"softbellman: gym/CartPole-v1 cannot be filmed: pygame is not installed.*\n", errors)
     assert not list(study.rglob("videos"))
 
 

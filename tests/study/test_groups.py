@@ -117,10 +117,15 @@ def crash(tmp_path, monkeypatch):
 
 
 def test_a_run_that_fails_says_why(crash):
-    with pytest.raises(RuntimeError, match="the simulator is gone"):
+    with pytest.raises(
+        ValueError, match=r"fails in step: RuntimeError: the simulator is gone \(.*crash\.py, line 18\)"
+    ):
         groups.train(crash)
     status = json.loads((crash.runs[0].path / "status.json").read_text())
-    assert status == {"state": "failed", "reason": "RuntimeError: the simulator is gone"}
+    assert status["state"] == "failed"
+    assert status["reason"].startswith(
+        "EnvironmentFault: gym/crash:Crash-v0 fails in step: RuntimeError: the simulator"
+    )
     assert "in step" in (crash.runs[0].path / "error.txt").read_text()
 
 

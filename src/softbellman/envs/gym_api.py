@@ -136,10 +136,14 @@ def as_array(value: Any) -> np.ndarray:
 
 
 def told(error: BaseException) -> str:
-    """Writes an exception in one line, with the place in the user's code that it came from."""
-    place = users_place(error)
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}{': ' * bool(said)}{said}" + (f" ({place})" if place else "")
+    """Writes an exception in one line, with the place in the user's code that it came from.
+
+    One of Gymnasium's own is meant to be read by users, and needs no name.
+    """
+    place, said = users_place(error), " ".join(str(error).split())
+    if not said or not isinstance(error, gymnasium.error.Error):
+        said = f"{type(error).__name__}: {said}".removesuffix(": ")
+    return said + (f" ({place})" if place else "")
 
 
 def _is_gymnasiums(env: gymnasium.Env) -> bool:

@@ -215,8 +215,8 @@ def train_group(
 
 
 def last_line(error: BaseException) -> str:
-    """Returns the line in which a traceback ends."""
-    return traceback.format_exception_only(error)[-1].strip()
+    """Says what was raised in one line: the name of its class, and its words."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 
 class _Training:

@@ -23,6 +23,8 @@ FORMAT = 1
 
 _CODES = {
     "bool": "BOOL",
+    "int8": "I8",
+    "int16": "I16",
     "uint8": "U8",
     "uint16": "U16",
     "uint32": "U32",
