@@ -221,8 +221,11 @@ def test_weights_and_values_of_a_double_estimate_are_independent_and_alike():
             seen.append((q, selector))
             return q.max(axis=-1)
 
+        def policy(self, row):
+            return ops.maximum().policy(row)
+
     measure([Recorder()], np.zeros(4), trials=10_000)
-    q, selector = seen[0]
+    q, selector = seen[-1]
     assert abs(np.corrcoef(q.ravel(), selector.ravel())[0, 1]) < 0.02
     assert q.std() == pytest.approx(1, abs=0.02)
     assert selector.std() == pytest.approx(1, abs=0.02)
@@ -250,6 +253,48 @@ def test_errors_are_measured_from_the_best_true_value():
 def test_what_cannot_be_simulated_is_refused(arguments, options, message):
     with pytest.raises(ValueError, match=message):
         measure([ops.maximum()], *arguments, **options)
+
+
+def test_an_operator_of_ones_own_is_tried_before_any_noise_is_drawn():
+    class OneWeight(ops.Operator):
+        def policy(self, row):
+            return row.z[..., :1]
+
+    class BreaksBelow(ops.Operator):
+        def policy(self, row):
+            if row.best.min() < -1:
+                raise KeyError("no such policy")
+            return ops.mean().policy(row)
+
+    class NanBelow(ops.Operator):
+        def policy(self, row):
+            return ops.mean().policy(row) * row.xp.where(row.best < -1, np.nan, 1.0)
+
+    for operators in (OneWeight(), ["max", ops.double(OneWeight())]):
+        with pytest.raises(ValueError, match=r"OneWeight.* gives weights of shape \(\d, 1\)"):
+            measure(operators, np.zeros(3), noise=None)
+    with pytest.raises(ValueError, match=r"^KeyError: 'no such policy' \(.*test_simulation.py, line \d+\)$") as caught:
+        measure(BreaksBelow(), np.zeros(2))
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(ValueError, match=r"NanBelow gives nan for the action values \[-\d"):
+        measure(NanBelow(), np.zeros(2))
+
+
+def test_one_or_many_operators_their_specs_and_numbers_of_numpy_are_alike():
+    plain = measure([ops.maximum(), ops.softmax(5.0)], [0.0, 1.0], scale=0.5, trials=100, seed=3)
+    numbers = {"scale": np.float32(0.5), "trials": 1e2, "seed": np.int64(3)}
+    assert measure(["max", "softmax(5)"], np.array([0, 1]), **numbers) == plain
+    assert measure("max", [0.0, 1.0], **numbers) == measure(ops.maximum(), [0.0, 1.0], **numbers) == plain[:1]
+    (curve,) = compare({"sm": ops.softmax}, 5.0, np.int64(2))
+    assert curve == compare({"sm": ops.softmax}, [5.0], 2)[0]
+    with pytest.raises(ValueError, match=r"trials \(10.5\) must be a whole number"):
+        measure("max", [0.0], trials=10.5)
+
+
+def test_csv_goes_where_a_word_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert write_csv(measure("max", [0.0]), "~/cells.csv") == tmp_path / "cells.csv"
+    assert (tmp_path / "cells.csv").exists()
 
 
 def test_csv_holds_every_number(tmp_path):

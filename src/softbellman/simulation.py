@@ -20,7 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from softbellman.operators import Mellowmax, Operator, Softmax, centre
+from softbellman.arguments import as_integer, as_list, as_number, as_path
+from softbellman.faults import faults_placed
+from softbellman.operators import Mellowmax, Operator, Softmax, as_operators, centre, require_contract
 from softbellman.operators.arrays import floats
 from softbellman.operators.row import scaled
 
@@ -110,8 +112,9 @@ class Curve:
     cells: tuple[Cell, ...]
 
 
+@faults_placed()
 def measure(
-    operators: Sequence[Operator],
+    operators: Operator | str | Sequence[Operator | str],
     true_values: ArrayLike,
     *,
     noise: Noise = normal,
@@ -124,7 +127,7 @@ def measure(
     It takes `operators x trials x 8` bytes, and a few MB besides.
 
     Args:
-        operators: any; all see the same noise.
+        operators: one or several, or their specs; all see the same noise.
         true_values: `[m]`, the true action values; all equal under the paper's assumption A1.
         noise: `noise(rng, (trials, m))`, an independent draw for each trial and action, of mean 0.
         scale: what the noise is multiplied by, at least 0.
@@ -135,7 +138,8 @@ def measure(
         A cell for each operator, in their order.
 
     Raises:
-        ValueError: a number is out of range, or a true value not finite.
+        TypeError: what is no operator.
+        ValueError: a number is out of range, a true value not finite, or an operator breaks its contract or fails.
 
     Example:
         >>> from softbellman import operators as ops
@@ -146,13 +150,16 @@ def measure(
         True
     """
     true_values = _true_values(true_values)
+    trials, seed, scale = as_integer(trials, "trials"), as_integer(seed, "seed"), as_number(scale, "scale")
     if not trials >= 2:
         raise ValueError(f"trials ({trials}) must be at least 2: one shows no spread")
     if not 0 <= scale < math.inf:
         raise ValueError(f"scale ({scale}) must be finite and at least 0")
     if seed < 0:
         raise ValueError(f"seed ({seed}) must be at least 0")
-    actions = len(true_values)
+    actions, operators = len(true_values), as_operators(operators)
+    for op in operators:
+        require_contract(op, actions)
     streams = [np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(actions, copy))) for copy in (0, 1)]
     values, largest = np.empty((len(operators), trials)), np.empty(trials)
     at_once = max(1, _VALUES_AT_ONCE // actions)
@@ -163,6 +170,9 @@ def measure(
         largest[part] = np.max(q, axis=-1)
         for row, op in zip(values, operators, strict=True):
             row[part] = op(q, selector)
+            if not np.isfinite(row[part]).all():
+                at = int(np.argmin(np.isfinite(row[part])))
+                raise ValueError(f"operator {op} gives {row[part][at]} for the action values {q[at]}")
     best = np.max(true_values)
     return [
         Cell(op, actions, trials, Summary.of(row - best), Summary.of(largest - row))
@@ -170,9 +180,10 @@ def measure(
     ]
 
 
+@faults_placed()
 def compare(
     families: Mapping[str, Callable[[float], Operator]],
-    parameters: Iterable[float],
+    parameters: float | Iterable[float],
     actions: int,
     *,
     noise: Noise = normal,
@@ -183,7 +194,7 @@ def compare(
 
     Args:
         families: by the names of the curves, functions from a parameter to an operator.
-        parameters: values of `tau` or `omega`.
+        parameters: a value of `tau` or `omega`, or several.
         actions: number of actions.
         noise: as for `measure`, the same for all families and parameters.
         trials: as for `measure`.
@@ -198,7 +209,7 @@ def compare(
         >>> all(s.overestimation.mean > m.overestimation.mean for s, m in zip(soft.cells, mellow.cells))
         True
     """
-    parameters = tuple(parameters)
+    parameters, actions = tuple(as_list(parameters)), as_integer(actions, "actions")
     operators = [family(parameter) for family in families.values() for parameter in parameters]
     cells = measure(operators, np.zeros(actions), noise=noise, trials=trials, seed=seed)
     length = len(parameters)
@@ -215,7 +226,7 @@ def one_better(actions: int, distance: float) -> Values:
         >>> one_better(3, 0.5).tolist()
         [0.0, -0.5, -0.5]
     """
-    return np.where(np.arange(actions) == 0, 0.0, -distance)
+    return np.where(np.arange(as_integer(actions, "actions")) == 0, 0.0, -distance)
 
 
 def parameter(operator: Operator) -> tuple[str, float] | None:
@@ -237,8 +248,9 @@ def parameter(operator: Operator) -> tuple[str, float] | None:
     return None
 
 
-def write_csv(cells: Iterable[Cell], path: Path) -> Path:
-    """Write cells as CSV, one a line, every number in full; returns `path`."""
+def write_csv(cells: Iterable[Cell], path: str | Path) -> Path:
+    """Write cells as CSV, one a line, every number in full; returns the path."""
+    path = as_path(path)
     quantities = ("overestimation", "approximation_error")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:

@@ -157,6 +157,65 @@ def test_wrong_specs_say_what_is_allowed(spec, message):
         ops.parse(spec)
 
 
+FAULTY = {
+    "name": ("x = 1\nundefined_thing\n", "NameError: name 'undefined_thing' is not defined"),
+    "syntax": ("x = 1\ny = (\n", "SyntaxError: '(' was never closed"),
+    "package": ("import os\nimport no_such_package\n", "ModuleNotFoundError: No module named 'no_such_package'"),
+    "absent": ("import os\nfrom os import no_such_name\n", "ImportError: cannot import name 'no_such_name' from 'os'"),
+    "attribute": ("import os\nos.no_such_name\n", "AttributeError: module 'os' has no attribute 'no_such_name'"),
+    "exits": ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
+    "silent": ("import sys\nraise SystemExit\n", "SystemExit"),
+    "lines": ("x = 1\nraise RuntimeError('first\\nsecond')\n", "RuntimeError: first"),
+    "ours": (
+        "from softbellman import operators as ops\nmine = ops.softmax(-1)\n",
+        "ValueError: softmax: tau (-1) must",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTY)
+def test_what_a_module_raises_is_said_with_its_line(kind, tmp_path, monkeypatch):
+    source, said = FAULTY[kind]
+    path = tmp_path / f"faulty_{kind}.py"
+    path.write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    for spec in (f"faulty_{kind}:mine", f"double(faulty_{kind}:mine)"):
+        with pytest.raises(ops.SpecError) as caught:
+            ops.parse(spec)
+        message = str(caught.value)
+        assert said in message and "fails when it is imported" in message and "PYTHONPATH" not in message
+        assert message.endswith(f"({path}, line 2)") and message.count(path.name) == 1
+
+
+def test_what_a_factory_of_ones_own_raises_is_said_with_its_line(tmp_path, monkeypatch):
+    path = tmp_path / "faulty_factories.py"
+    path.write_text("def odd(n):\n    raise ValueError(f'{n} is even')\ndef key():\n    return {}['x']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ops.SpecError) as caught:
+        ops.parse("faulty_factories:odd(2)")
+    assert str(caught.value) == f"'faulty_factories:odd(2)': ValueError: 2 is even ({path}, line 2)"
+    with pytest.raises(ops.SpecError, match=r"KeyError: 'x' \(.*faulty_factories.py, line 4\)$"):
+        ops.parse("faulty_factories:key")
+    with pytest.raises(ops.SpecError, match="SystemExit"):
+        ops.parse("sys:exit")
+
+
+def test_one_or_many_operators_or_their_specs_are_a_list():
+    two = [ops.maximum(), ops.softmax(5.0)]
+    assert ops.as_operators("max") == ops.as_operators(ops.maximum()) == ops.as_operators(["max"]) == two[:1]
+    assert ops.as_operators(("max", ops.softmax(5))) == ops.as_operators(iter(two)) == two
+    for wrong in (ops.maximum, ops.Maximum, 5, None, ["max", 5]):
+        with pytest.raises(TypeError, match="is no operator"):
+            ops.as_operators(wrong)
+
+
+def test_an_operator_without_the_decorator_can_be_printed():
+    class Bare(ops.Operator):
+        pass
+
+    assert str(Bare()).endswith("<locals>.Bare")
+
+
 def test_nothing_is_evaluated():
     for spec in ("__import__('os').getcwd()", "softmax(__import__('os'))", "softmax(exit())", "os:getcwd"):
         with pytest.raises(ops.SpecError):

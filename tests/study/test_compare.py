@@ -22,7 +22,7 @@ from softbellman.study.engines import Event
 from softbellman.study.groups import open_group
 from softbellman.study.launch import outcome
 from softbellman.study.plan import Plan
-from softbellman.study.store import Study, read_status, with_settings
+from softbellman.study.store import Study, read_status
 from softbellman.study.worker import work
 from softbellman.training.metrics import MetricsRow
 
@@ -34,7 +34,7 @@ TWO = Resources(workers=2, threads=2)
 
 
 def configured(values=SMALL):
-    return with_settings(configs.preset("classic-control").config, values)
+    return configs.with_settings(configs.preset("classic-control").config, values)
 
 
 def comparison(operators=OPERATORS, seeds=(0, 3), values=SMALL, environments=(CARTPOLE,)):

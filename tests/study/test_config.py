@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from softbellman.envs.atari import MACHADO_ATARI
@@ -10,13 +11,14 @@ from softbellman.study.config import (
     PRESETS,
     Config,
     checked,
+    config_from,
     default_preset,
     fields,
     preset,
     replaced,
     sources,
+    with_settings,
 )
-from softbellman.study.store import config_from
 
 # The authors' released code on its working path, value by value; what is not theirs says so.
 AUTHORS = {
@@ -140,8 +142,49 @@ def test_an_unknown_kind_of_network_is_refused():
 def test_a_field_of_the_wrong_kind_is_refused():
     record = dataclasses.asdict(Config())
     record["learner"]["gamma"] = "0.9"
-    with pytest.raises(ValueError, match=r"field 'learner\.gamma' is '0\.9', which is no float"):
+    with pytest.raises(ValueError, match=r"learner\.gamma \('0\.9'\) must be a number"):
         config_from(record)
+
+
+def test_settings_take_numbers_of_numpy_and_hold_plain_ones():
+    values = {
+        "learner.gamma": np.float32(0.9),
+        "learner.reward_clip": 1,
+        "learner.batch_size": 1e1,
+        "learner.optimizer": np.str_("adam"),
+        "loop.steps": np.int64(5_000),
+        "loop.test_episodes": np.float64(3),
+        "network.hidden": np.array([64, 32]),
+        "minatar.ramping": np.bool_(False),
+        "minatar.max_steps": None,
+    }
+    config = with_settings(preset("classic-control").config, values)
+    assert config.learner.gamma == 0.9 and config.learner.batch_size == 10 and config.network.hidden == (64, 32)
+    assert (type(config.learner.reward_clip), type(config.loop.test_episodes)) == (float, int)
+    assert config.minatar.ramping is False
+    assert with_settings(Config(), json.loads(json.dumps(dict(fields(config))))) == config
+    assert with_settings(config, {"network.hidden": 64}).network.hidden == (64,)
+    assert with_settings(config, {"network.hidden": []}).network.hidden == ()
+    assert with_settings(config, {"learner.reward_clip": None}).learner.reward_clip is None
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("loop.steps", 10.5, r"loop\.steps \(10\.5\) must be a whole number"),
+        ("loop.steps", True, r"loop\.steps \(True\) must be a whole number"),
+        ("loop.steps", None, r"loop\.steps \(None\) must be a whole number"),
+        ("loop.test_episodes", "3", r"loop\.test_episodes \('3'\) must be a whole number"),
+        ("loop.test_episodes", np.float32(2.5), r"loop\.test_episodes .* must be a whole number"),
+        ("learner.gamma", np.bool_(True), r"learner\.gamma .* must be a number"),
+        ("learner.optimizer", 3, r"learner\.optimizer \(3\) must be a word"),
+        ("minatar.ramping", 1, r"minatar\.ramping \(1\) must be True or False"),
+        ("network.hidden", [64, 0.5], r"network\.hidden \(0\.5\) must be a whole number"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_refused(path, value, message):
+    with pytest.raises(ValueError, match=message):
+        with_settings(Config(), {path: value})
 
 
 def test_a_hidden_layer_has_units():

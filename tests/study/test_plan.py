@@ -154,6 +154,18 @@ OPERATORS = """
     class KeepsTheAxis(HalfGreedy):
         def __call__(self, q, selector=None, where=None): return q.max(-1, keepdims=True)
 
+    @ops.operator
+    class OneWeight(ops.Operator):
+        def policy(self, row): return row.z[..., :1]
+
+    @ops.operator
+    class NotANumber(HalfGreedy):
+        def __call__(self, q, selector=None, where=None): return (q ** 0.5).mean(-1)
+
+    @ops.operator
+    class Crash(ops.Operator):
+        def policy(self, row): return row.zz
+
     @dataclass(frozen=True)
     class NoPytree(ops.Operator):
         def policy(self, row): return ops.mean().policy(row)
@@ -178,8 +190,11 @@ def test_an_operator_of_ones_own_is_tried_before_training():
         check_in_training(ops.parse(f"my_operators:{name}"), 4)
     for name, message in (
         ("NumPyOnly", "does not run in training, on JAX arrays"),
-        ("NoPytree", "does not run in training, on JAX arrays"),
-        ("KeepsTheAxis", r"must give \[\.\.\.\] for values.*\(2, 1\)"),
+        ("NoPytree", "does not run in training, on JAX arrays: .*decorate it with softbellman.operators.operator"),
+        ("KeepsTheAxis", r"gives a value of shape \(5, 1\) for action values of shape \(5, 4\)"),
+        ("OneWeight", r"gives weights of shape \(5, 1\).*the right shape is \(5, 4\)"),
+        ("NotANumber", r"gives a value of \[nan\] for the action values"),
+        ("Crash", r"AttributeError: 'Row' object has no attribute 'zz' \(.*my_operators.py, line \d+\)$"),
         ("local", "cannot read"),
     ):
         with pytest.raises(ValueError, match=message):

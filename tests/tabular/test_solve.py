@@ -598,7 +598,29 @@ class HalfGreedy(ops.Operator):
 @ops.operator
 class Broken(ops.Operator):
     def __call__(self, q, selector=None, where=None):
-        return np.where(np.arange(len(q)) == 1, np.nan, q[:, 0])
+        return np.where(q[:, 0] == 7, np.nan, q[:, 0])
+
+    def policy(self, row):
+        return ops.maximum().policy(row)
+
+
+@ops.operator
+class BreaksBelow(ops.Operator):
+    """An average, until all values of a state are below -10."""
+
+    def policy(self, row):
+        if row.best.min() < -10:
+            raise KeyError("no such policy")
+        return ops.mean().policy(row)
+
+    def gradient(self, q, selector=None, where=None):
+        return self.weights(q, where)
+
+
+@ops.operator
+class OneWeight(ops.Operator):
+    def policy(self, row):
+        return row.z[..., :1]
 
 
 def test_an_operator_without_laws_is_solved_and_nothing_is_claimed():
@@ -624,7 +646,34 @@ def test_declared_laws_are_all_that_is_needed_for_bounds():
 
 def test_an_operator_that_gives_nan_is_named_with_the_state():
     with pytest.raises(ValueError, match=r"Broken.* gives nan for the values .* of state 1"):
-        solve(small(0.9), Broken())
+        solve(FiniteMDP([[[1.0, 0.0]], [[0.0, 1.0]]], [[1.0], [7.0]], 0.9), Broken())
+
+
+def test_an_operator_of_ones_own_is_tried_before_any_work():
+    with pytest.raises(ValueError, match=r"OneWeight gives weights of shape \(4, 1\).*the right shape is \(4, 2\)"):
+        solve(small(0.9), OneWeight())
+    with pytest.raises(ValueError, match="OneWeight"):
+        solve(small(0.9), ops.double(OneWeight()), method="iteration")
+
+
+@pytest.mark.parametrize("method", ["newton", "iteration"])
+def test_what_an_operator_raises_at_some_values_only_names_its_line(method):
+    assert solve(FiniteMDP([[[1.0]]], [[2.0]], 0.9), BreaksBelow(), method=method).converged
+    with pytest.raises(ValueError, match=r"^KeyError: 'no such policy' \(.*test_solve.py, line \d+\)$") as caught:
+        solve(FiniteMDP([[[1.0]]], [[-2.0]], 0.9), BreaksBelow(), method=method)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_spec_serves_as_an_operator_and_numbers_of_numpy_as_numbers():
+    mdp = FiniteMDP.from_function(lambda s, a: [(1.0, s, a, False)], np.int64(2), 2.0, np.float32(0.9))
+    assert mdp.gamma == 0.9 and repr(mdp) == "FiniteMDP(2 states, 2 actions, gamma 0.9)"
+    by_spec = solve(mdp, "softmax(5)", tolerance=np.float32(1e-6), max_iterations=1e3)
+    np.testing.assert_array_equal(by_spec.q, solve(mdp, ops.softmax(5), tolerance=1e-6, max_iterations=1_000).q)
+    with pytest.raises(ValueError, match=r"max_iterations \(1.5\) must be a whole number"):
+        solve(mdp, "max", max_iterations=1.5)
+    with pytest.raises(ValueError, match=r"gamma \('0.9'\) must be a number"):
+        FiniteMDP([[[1.0]]], [[1.0]], "0.9")
+    assert FiniteMDP.from_function(lambda s, a: [(1.0, s, 0.0, False)], "ab", ["go"], 0.9).num_states == 2
 
 
 @pytest.mark.parametrize(
@@ -636,8 +685,10 @@ def test_an_operator_that_gives_nan_is_named_with_the_state():
         ({"max_iterations": 0}, ValueError, r"max_iterations \(0\) must be at least 1"),
         ({"start": [1.0, 2.0, 3.0]}, ValueError, r"a start has shape \[3\]; it must be \[2\] or \[2, 2\]"),
         ({"start": [[1.0, np.nan], [0.0, 0.0]]}, ValueError, r"a start is not finite at \[0, 1\]"),
-        ({"operator": "max"}, TypeError, "'max' is no operator; pass one such as softmax"),
-        ({"operator": ops.Maximum}, TypeError, "is no operator"),
+        ({"operator": 5.0}, TypeError, "5.0 is no operator; pass one such as .*softmax"),
+        ({"operator": "mx"}, ops.SpecError, "Unknown operator 'mx'"),
+        ({"operator": ops.Maximum}, TypeError, "is no operator; call it"),
+        ({"operator": ops.maximum}, TypeError, "is no operator; call it"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, error, message):

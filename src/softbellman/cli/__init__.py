@@ -16,6 +16,7 @@ from softbellman.cli.arguments import parse
 from softbellman.cli.commands import COMMANDS, Operators
 from softbellman.cli.tables import complain, print_table
 from softbellman.envs import nearest
+from softbellman.faults import in_a_line, users_place
 from softbellman.study.stopping import EXIT_CODE
 
 
@@ -42,16 +43,25 @@ def run(words: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return complain("stopped", EXIT_CODE)
-    except ModuleNotFoundError as error:
+    except (Exception, SystemExit) as error:
+        return _complain_of(error)
+
+
+def _complain_of(error: Exception | SystemExit) -> int:
+    """Says in one line what went wrong, and whose fault it is; returns the exit code."""
+    if users_place(error):
+        return complain(in_a_line(error), 2)
+    if isinstance(error, SystemExit):
+        raise error
+    if isinstance(error, ModuleNotFoundError):
         return complain(f'{error.name} is not installed; run: pip install "softbellman[all]"', 2)
-    except OSError as error:
+    if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return complain(where + (error.strerror or str(error) or type(error).__name__), 2)
-    except (ValueError, MemoryError, ImportError) as error:
+    if isinstance(error, ValueError | MemoryError | ImportError):
         return complain(str(error) or type(error).__name__, 2)
-    except Exception as error:
-        where = _kept(traceback.format_exc())
-        return complain(f"a fault of softbellman's own, {type(error).__name__}: {error} (all of it: {where})", 1)
+    where = _kept("".join(traceback.format_exception(error)))
+    return complain(f"a fault of softbellman's own, {type(error).__name__}: {error} (all of it: {where})", 1)
 
 
 def _kept(report: str) -> str:

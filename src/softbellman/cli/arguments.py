@@ -2,14 +2,18 @@
 
 import contextlib
 import dataclasses
+import functools
 import io
 import itertools
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import tyro
 
+from softbellman.arguments import as_path
 from softbellman.cli.commands import COMMANDS, Compare, Training
 from softbellman.envs import PREFIXES, nearest, squeeze
 from softbellman.study import config as configs
@@ -36,17 +40,76 @@ def parse(name: str, words: list[str]) -> Any:
         SystemExit: after printing the help, if that is asked for.
     """
     command = COMMANDS[name]
-    _check_options(name, dict(_options(command)), words)
-    if not issubclass(command, Training):
-        return _read(name, command, words)
+    options = dict(_options(command))
+    _check_options(name, options, words)
+    environments, rest = _apart(options, words)
+    read = functools.partial(_read, name, command, [*environments, *rest], _greedy(options, rest))
+    return _expanded(_with_its_preset(command, read, environments, rest) if issubclass(command, Training) else read())
+
+
+def _with_its_preset(
+    command: type[Training], read: Callable[..., Any], environments: Sequence[str], words: Sequence[str]
+) -> Any:
+    """Reads a command whose defaults depend on the preset, and the preset, unless it is named, on the environment."""
     given = re.search(r"(?:^|\s)--preset[ =](\S+)", " ".join(words))
-    guess = next((word for word in words if word.partition("/")[0] in PREFIXES), "")
-    preset = given[1] if given else configs.default_preset(guess)
-    read = _read(name, command, words, default=_with_preset(command, preset))
+    preset = given[1] if given else configs.default_preset(environments[0] if environments else "")
+    made = read(default=_with_preset(command, preset))
     if given:
-        return read
-    proper = configs.common_preset(read.environments if isinstance(read, Compare) else [read.environment])
-    return read if proper == preset else _read(name, command, words, default=_with_preset(command, proper))
+        return made
+    proper = configs.common_preset(made.environments if isinstance(made, Compare) else [made.environment])
+    return made if proper == preset else read(default=_with_preset(command, proper))
+
+
+def _expanded(command: Any) -> Any:
+    """Returns a command with `~` in its paths replaced by the home directory."""
+    paths = {name: as_path(value) for name, value in vars(command).items() if isinstance(value, Path)}
+    return dataclasses.replace(command, **paths)
+
+
+class _Option(NamedTuple):
+    """What an option takes.
+
+    Attributes:
+        contrary: for one that takes no value, the option that says the contrary.
+        takes_many: it takes several values.
+        takes_none: `none` is among its values.
+    """
+
+    contrary: str | None = None
+    takes_many: bool = False
+    takes_none: bool = False
+
+
+def _apart(options: Mapping[str, _Option], words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Takes the names of environments out of the words, since an option that takes many values would take them too.
+
+    In what is left, `none` is written as tyro reads it, and is left out where it stands for no values at all.
+    """
+    environments, rest, option = list[str](), list[str](), None
+    for word, following in itertools.pairwise([*words, "--"]):
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            option = options.get(name.replace("_", "-"))
+            if option and value.lower() == "none":
+                word = name if option.takes_many else f"{name}=None" if option.takes_none else word
+            rest.append(word)
+            option = None if equals or (option and option.contrary) else option
+        elif option and not option.takes_many:
+            rest.append("None" if option.takes_none and word.lower() == "none" else word)
+            option = None
+        elif _is_environment(word):
+            environments.append(word)
+            option = None
+        else:
+            is_alone = rest[-1:] and rest[-1].startswith("--") and (following[:2] == "--" or _is_environment(following))
+            if not (option and is_alone and word.lower() == "none"):
+                rest.append(word)
+    return environments, rest
+
+
+def _is_environment(word: str) -> bool:
+    prefix, slash, _ = word.partition("/")
+    return bool(slash) and prefix in PREFIXES
 
 
 def _with_preset(command: type[Training], name: str) -> Training:
@@ -56,8 +119,9 @@ def _with_preset(command: type[Training], name: str) -> Training:
     return command(preset=name, config=configs.preset(name).config, **missing)
 
 
-def _options(command: type, prefix: str = "--") -> Iterator[tuple[str, str | None]]:
-    """Yields every option; with it, for one that takes no value, the option that says the contrary."""
+def _options(command: type, prefix: str = "--") -> Iterator[tuple[str, _Option]]:
+    """Yields every option, and what it takes."""
+    hints = get_type_hints(command, include_extras=True)
     for item in dataclasses.fields(command):
         default = _default(item)
         word = item.name.replace("_", "-")
@@ -66,17 +130,25 @@ def _options(command: type, prefix: str = "--") -> Iterator[tuple[str, str | Non
         elif dataclasses.is_dataclass(default):
             yield from _options(type(default), f"{prefix}{word}.")
         elif isinstance(default, bool):
-            yield f"{prefix}{word}", f"{prefix}no-{word}"
-            yield f"{prefix}no-{word}", f"{prefix}{word}"
+            yield f"{prefix}{word}", _Option(f"{prefix}no-{word}")
+            yield f"{prefix}no-{word}", _Option(f"{prefix}{word}")
         elif default is not dataclasses.MISSING:
-            yield f"{prefix}{word}", None
+            yield f"{prefix}{word}", _option(hints[item.name])
+
+
+def _option(hint: Any) -> _Option:
+    is_annotated = get_origin(hint) is Annotated  # by DisallowNone, as all are that may be left out
+    hint = get_args(hint)[0] if is_annotated else hint
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    takes_many = any(get_origin(kind) is tuple for kind in kinds)
+    return _Option(takes_many=takes_many, takes_none=type(None) in kinds and not is_annotated)
 
 
 def _default(item: dataclasses.Field[Any]) -> Any:
     return item.default if item.default_factory is dataclasses.MISSING else item.default_factory()
 
 
-def _check_options(name: str, options: dict[str, str | None], words: list[str]) -> None:
+def _check_options(name: str, options: Mapping[str, _Option], words: list[str]) -> None:
     for word, following in itertools.pairwise([*words, ""]):
         option, equals, _ = word.partition("=")
         option = option.replace("_", "-")
@@ -84,11 +156,12 @@ def _check_options(name: str, options: dict[str, str | None], words: list[str]) 
             continue
         if option not in options:
             raise ValueError(f"unknown option {word}{_hint(option, options)} (softbellman {name} --help lists all)")
-        if options[option] and (equals or following.lower() in _TRUTH):
-            raise ValueError(f"{option} takes no value: write {option} or {options[option]}")
+        contrary = options[option].contrary
+        if contrary and (equals or following.lower() in _TRUTH):
+            raise ValueError(f"{option} takes no value: write {option} or {contrary}")
 
 
-def _hint(option: str, options: dict[str, str | None]) -> str:
+def _hint(option: str, options: Iterable[str]) -> str:
     """Names the options that may be meant: those that end or begin alike, else those most alike."""
     last = squeeze(option.rpartition(".")[2])
     if last in ("tau", "omega", "temperature"):
@@ -97,18 +170,45 @@ def _hint(option: str, options: dict[str, str | None]) -> str:
     return f"; did you mean {', '.join(alike)}?" if alike else nearest(option, options)
 
 
-def _read(name: str, command: type, words: list[str], **default: Any) -> Any:
-    """Reads by tyro, and turns its framed report of a fault into one line."""
+def _greedy(options: Mapping[str, _Option], words: Sequence[str]) -> str:
+    """Says which option took the last of the words that many values may be, if one did."""
+    told, name, values = "", "", list[str]()
+    for word in words:
+        if word.startswith("--"):
+            name, values = word, []
+        elif (option := options.get(name.replace("_", "-"))) and option.takes_many:
+            values.append(word)
+            told = f"; {name} took {' '.join(values)}: write what is missing before it"
+    return told
+
+
+def _read(name: str, command: type, words: list[str], taken: str, **default: Any) -> Any:
+    """Reads by tyro, and turns its framed report of a fault into one line.
+
+    Args:
+        name: a name of `COMMANDS`.
+        command: the command of that name.
+        words: the words to read.
+        taken: what to add where a word is missing.
+        default: for tyro.
+
+    Raises:
+        ValueError: for what does not fit.
+    """
     report = io.StringIO()
     try:
         with contextlib.redirect_stderr(report):
-            return tyro.cli(command, args=words, prog=f"softbellman {name}", **default)
+            made = tyro.cli(command, args=words, prog=f"softbellman {name}", **default)
+        if isinstance(made, Compare) and not made.environments:
+            raise ValueError(f"Missing from softbellman {name}: ENV{taken} (softbellman {name} --help)")
+        return made
     except SystemExit as end:
         if not end.code:
             raise
         said = _first_part(report.getvalue())
         for pattern, plainly in _PLAINLY:
             said = re.sub(pattern, plainly, said)
+        said = f"{said.rstrip('.')}{taken}" if said.startswith("Missing") else said
         raise ValueError(f"{said} (softbellman {name} --help)") from None
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 def compare(command: Compare) -> int:
     """Trains a comparison, new or begun; the exit code is 1 if a run failed or diverged, and 130 if it was stopped."""
-    if not command.environments:
-        raise ValueError("Missing from softbellman compare: ENV (softbellman compare --help)")
     preset = command.checked_preset()
     operators = [ops.parse(spec) for spec in command.operators]
     seeds = _seeds(command)

@@ -10,6 +10,7 @@ import numpy as np
 
 from softbellman import operators as ops
 from softbellman import simulation
+from softbellman.arguments import as_path
 from softbellman.cli.commands import SimulateBias, SimulateComparison, Solve
 from softbellman.cli.tables import print_lines, print_table
 from softbellman.envs import MissingExtra, nearest
@@ -188,7 +189,7 @@ def _mdp(target: str, gamma: float | None) -> Any:
     own = {} if gamma is None else {"gamma": gamma}
     if target in EXAMPLES:
         return EXAMPLES[target](**own)
-    if Path(target).is_file():
+    if as_path(target).is_file():
         from softbellman.tabular.files import read_mdp
 
         return read_mdp(target, **own)

@@ -12,6 +12,7 @@ from softbellman import operators as ops
 from softbellman.cli import comparing
 from softbellman.cli.commands import Doctor, Evaluate, Resume, Train, Watch
 from softbellman.cli.tables import complain, print_lines, print_settings, print_table, written
+from softbellman.faults import in_a_line
 from softbellman.study.place import require_file, require_new
 from softbellman.study.stopping import EXIT_CODE
 
@@ -98,10 +99,10 @@ def _train_study(study: Any, plan: Any, *, quiet: bool, inexact: bool = False) -
         raise
     except Diverged as error:
         return complain(f"no run is left: {error}", 1)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         file = study.runs[0].path / "error.txt"
         where = f" (all of it: {file})" if file.exists() else ""
-        return complain(f"the run failed: {type(error).__name__}: {error}{where}", 1)
+        return complain(f"the run failed: {in_a_line(error)}{where}", 1)
     finally:
         progress.close()
     tested = [run for run in study.runs if count_rows(run)]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from softbellman.arguments import as_integer
 from softbellman.envs.minatar import GAMES, MinAtarProtocol
 from softbellman.envs.step import DeviceEnv, HostEnv, Step, Tape
 
@@ -54,6 +55,7 @@ def make(
         MissingExtra: if the environment needs a package that is not installed.
     """
     prefix, rest = _parts(name)
+    seed, num_envs = checked_seed(seed), checked_num_envs(num_envs)
     if prefix in DEVICE_PREFIXES:
         env = make_device(name, protocol)
         from softbellman.envs.hosted import HostedEnv
@@ -188,16 +190,21 @@ def episode_seed(seed: int, *, training: bool, env: int, episode: int) -> int:
 
 def checked_seed(seed: int) -> int:
     """Returns `seed` as a Python integer, or raises for one that could not be repeated."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+    try:
+        number = as_integer(seed, "seed")
+    except ValueError:
+        number = -1
+    if number < 0:
         raise ValueError(f"seed must be an integer >= 0, got {seed!r}; a run without a seed cannot be repeated")
-    return int(seed)
+    return number
 
 
 def checked_num_envs(num_envs: int) -> int:
     """Returns `num_envs`, or raises unless it is a positive integer."""
-    if num_envs < 1:
+    number = as_integer(num_envs, "num_envs")
+    if number < 1:
         raise ValueError(f"num_envs must be at least 1, got {num_envs}")
-    return int(num_envs)
+    return number
 
 
 def check_tape(tape: Sequence[Tape], num_envs: int, seed: int, *, training: bool) -> None:

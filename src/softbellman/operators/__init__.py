@@ -6,6 +6,7 @@ Example:
     2.14389
 """
 
+from softbellman.operators.contract import require_contract
 from softbellman.operators.core import (
     Double,
     Maximum,
@@ -22,7 +23,7 @@ from softbellman.operators.core import (
 from softbellman.operators.laws import Finding, Laws, Report, Witness, check_operator
 from softbellman.operators.pytrees import operator, register_pytrees
 from softbellman.operators.row import Row, centre
-from softbellman.operators.spec import SpecError, parse
+from softbellman.operators.spec import SpecError, as_operator, as_operators, parse
 
 __all__ = [
     "Double",
@@ -37,6 +38,8 @@ __all__ = [
     "Softmax",
     "SpecError",
     "Witness",
+    "as_operator",
+    "as_operators",
     "centre",
     "check_operator",
     "double",
@@ -46,5 +49,6 @@ __all__ = [
     "operator",
     "parse",
     "register_pytrees",
+    "require_contract",
     "softmax",
 ]

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from softbellman.faults import faults_placed
+from softbellman.operators.contract import precision, require_shapes
+
 if TYPE_CHECKING:
     from softbellman.operators.core import Operator
 
@@ -260,6 +263,7 @@ _SEARCHES: dict[str, Callable[[_Probe], _Excess]] = {
 }
 
 
+@faults_placed()
 def check_operator(op: Operator, *, trials: int = 1000, seed: int = 0) -> Report:
     """Search for a violation of every law, whether the operator claims it or not.
 
@@ -270,6 +274,9 @@ def check_operator(op: Operator, *, trials: int = 1000, seed: int = 0) -> Report
 
     Returns:
         Its `ok` says that no claimed law was violated; `str` lays it out; `report["monotone"].witness` shows where.
+
+    Raises:
+        ValueError: the operator fails, or gives arrays of a wrong shape.
 
     Example:
         >>> from softbellman import operators as ops
@@ -298,14 +305,14 @@ def _probes(op: Operator, trials: int, seed: int) -> Iterator[_Probe]:
     """Draw values: normal ones, heavy-tailed ones, and one action far from the others, at scales of all sizes."""
     rng = np.random.default_rng(seed)
     for actions in ACTIONS:
+        require_shapes(op, actions)
         shape = (max(4, trials // len(ACTIONS)), actions)
         normal, selector = rng.standard_normal(shape), rng.standard_normal(shape)
         one = np.eye(actions)[rng.integers(actions, size=shape[0])]
         lonely = 0.01 * normal + one * rng.choice([-1.0, 1.0], size=(shape[0], 1))
         kinds = np.stack([normal, normal**3, lonely])[rng.integers(3, size=shape[0]), np.arange(shape[0])]
         scale = 10 ** rng.uniform(-4, 4, size=(shape[0], 1))
-        precision = np.finfo(np.asarray(op(kinds, selector)).dtype)
-        yield _Probe(op, rng, scale * kinds, scale * selector, float(precision.eps))
+        yield _Probe(op, rng, scale * kinds, scale * selector, precision(np.asarray(op(kinds, selector))))
 
 
 def _float64(array: Any) -> Values:

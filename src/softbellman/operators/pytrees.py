@@ -42,6 +42,18 @@ def register_pytrees() -> None:
             _register(_unregistered.pop())
 
 
+def require_pytree(op: Any) -> None:
+    """Refuse an operator that JAX does not know; JAX is loaded, and all classes are registered.
+
+    Raises:
+        ValueError: its class lacks the decorator.
+    """
+    from jax import tree_util
+
+    if tree_util.all_leaves([op]):
+        raise ValueError(f"JAX does not know the class of {op}: decorate it with softbellman.operators.operator")
+
+
 def _register(cls: Any) -> None:
     """Register one class.
 

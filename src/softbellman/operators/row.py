@@ -15,7 +15,7 @@ import array_api_compat
 import numpy as np
 
 from softbellman.operators.arrays import lost_meaning
-from softbellman.operators.pytrees import register_pytrees
+from softbellman.operators.pytrees import register_pytrees, require_pytree
 
 compat: Any = array_api_compat  # whose own types name libraries that need not be installed
 Array = Any  # of NumPy, JAX or PyTorch: no one class stands for all three
@@ -229,6 +229,7 @@ def differentiate(op: Callable[..., Array], q: Array, selector: Array | None, wh
             "pip install 'softbellman[train]', or define gradient()."
         ) from None
     register_pytrees()  # the operator may be older than the import of JAX
+    require_pytree(op)
     with jax.enable_x64(True):
         return np.asarray(_slope()(q, op, selector, where), dtype=q.dtype)
 

@@ -12,9 +12,11 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+from softbellman.arguments import as_list
+from softbellman.faults import in_a_line, users_place
 from softbellman.operators import core
 from softbellman.operators.core import Operator
 
@@ -74,12 +76,37 @@ def parse(spec: str) -> Operator:
     return _build(spec, f"{name}:{user[1]}", made, arguments)
 
 
+def as_operator(given: Any) -> Operator:
+    """Take an operator, or read its spec.
+
+    Raises:
+        SpecError: as `parse`.
+        TypeError: it is neither.
+    """
+    if isinstance(given, str):
+        return parse(given)
+    if not isinstance(given, Operator):
+        hint = "call it" if callable(given) else "pass one such as softbellman.operators.softmax(5.0)"
+        raise TypeError(f"{given!r} is no operator; {hint}, or pass a spec such as 'softmax(5)'.")
+    return given
+
+
+def as_operators(given: Any) -> list[Operator]:
+    """Take one operator or several, each as `as_operator` takes it.
+
+    Example:
+        >>> [str(op) for op in as_operators("max")], [str(op) for op in as_operators(["max", core.softmax(5)])]
+        (['max'], ['max', 'softmax(5)'])
+    """
+    return [as_operator(one) for one in as_list(given)]
+
+
 def spell(op: Any) -> str:
     """Write an operator as a spec that `parse` reads back to an equal one."""
     name, number = _NAMES.get(op.__class__, f"{type(op).__module__}:{type(op).__qualname__}"), _exact
     if name in FACTORIES:  # these cast to float, so that 5 is enough for 5.0
         number = _shortest
-    values = (getattr(op, field.name) for field in fields(op))
+    values = (getattr(op, field.name) for field in (fields(op) if is_dataclass(op) else ()))
     arguments = ", ".join(spell(value) if hasattr(value, "weights") else number(value) for value in values)
     return f"{name}({arguments})" if arguments else name
 
@@ -116,15 +143,18 @@ def _builtin(name: str) -> Callable[..., Operator]:
 
 def _imported(spec: str, module: str, name: str) -> Any:
     try:
-        return getattr(importlib.import_module(module), name)
-    except ImportError as error:
+        imported = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way
+        if users_place(error):
+            raise SpecError(f"{spec!r}: {module!r} fails when it is imported: {in_a_line(error)}") from error
         near = difflib.get_close_matches(module.lower(), FACTORIES, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else "is its directory on PYTHONPATH?"
         raise SpecError(f"{spec!r}: cannot import {module!r} ({error}); {hint}") from error
-    except AttributeError:
-        public = [other for other in vars(importlib.import_module(module)) if not other.startswith("_")]
+    if not hasattr(imported, name):
+        public = [other for other in vars(imported) if not other.startswith("_")]
         near = difflib.get_close_matches(name, public) or public[:5]
-        raise SpecError(f"{spec!r}: module {module!r} has no {name!r}; it has {', '.join(near)}.") from None
+        raise SpecError(f"{spec!r}: module {module!r} has no {name!r}; it has {', '.join(near)}.")
+    return getattr(imported, name)
 
 
 def _arguments(spec: str, text: str) -> list[Any]:
@@ -182,8 +212,11 @@ def _build(spec: str, name: str, factory: Any, arguments: list[Any]) -> Operator
         raise SpecError(f"{spec!r}: {name} takes {wanted}, and was given {len(arguments) or 'none'}.") from None
     try:
         op: Any = factory(*arguments)
-    except (TypeError, ValueError) as error:
-        raise SpecError(f"{spec!r}: {error}") from error
+    except (Exception, SystemExit) as error:  # a user's factory may fail in any way
+        is_users = users_place(error) is not None
+        if not is_users and not isinstance(error, TypeError | ValueError | SystemExit):
+            raise
+        raise SpecError(f"{spec!r}: {in_a_line(error) if is_users else str(error) or repr(error)}") from error
     if not hasattr(op, "weights") or isinstance(op, type):
         raise SpecError(f"{spec!r}: {name} made {op!r}, which is no operator: it has no weights().")
     return op

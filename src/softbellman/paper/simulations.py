@@ -16,7 +16,7 @@ _MARKERS = "osD^vP*X"
 _DASHES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 
 
-def draw_bias(cells: Sequence[Cell], path: Path) -> Path:
+def draw_bias(cells: Sequence[Cell], path: str | Path) -> Path:
     """Draw overestimation over the number of actions: Figure 2.
 
     One panel for each parameter among the operators, from left to right; those without a parameter, such as max,
@@ -63,7 +63,7 @@ def draw_bias(cells: Sequence[Cell], path: Path) -> Path:
     return save_picture(figure, path)
 
 
-def draw_comparison(curves: Sequence[Curve], path: Path) -> Path:
+def draw_comparison(curves: Sequence[Curve], path: str | Path) -> Path:
     """Draw the two errors over `tau` or `omega`: Figure 7, left the approximation error, right the overestimation.
 
     A colour for each number of actions, a kind of line for each family, means over the trials.

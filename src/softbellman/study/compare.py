@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from softbellman import operators as ops
+from softbellman.arguments import as_integer, as_list, as_path, is_one
 from softbellman.envs import is_device
+from softbellman.faults import faults_placed
 from softbellman.memory import available_memory, require_memory
 from softbellman.operators.spec import plain
 from softbellman.study import chance
 from softbellman.study import config as configs
-from softbellman.study.config import Config
+from softbellman.study.config import Config, with_settings
 from softbellman.study.elsewhere import require_elsewhere
 from softbellman.study.engines import Engine, share, train_locally, xla_flags
 from softbellman.study.groups import open_groups
@@ -24,7 +26,7 @@ from softbellman.study.place import require_new
 from softbellman.study.plan import Plan, check_in_training, check_seeds, plan
 from softbellman.study.progress import study_reporter
 from softbellman.study.provenance import provenance
-from softbellman.study.store import Study, decisive, runs_of, with_settings
+from softbellman.study.store import Study, decisive, runs_of
 
 _COMPILED_TOGETHER = 8
 PROCESS_BYTES = 400_000_000  # of a worker beside its replays; 0.37 to 0.41 GB were measured
@@ -297,9 +299,10 @@ def train(
     return study
 
 
+@faults_placed()
 def compare(
     environments: str | Sequence[str],
-    operators: Sequence[Any],
+    operators: Any,
     seeds: int | Sequence[int] = 5,
     steps: int | None = None,
     *,
@@ -321,7 +324,8 @@ def compare(
 
     Args:
         environments: name of an environment, or names of several.
-        operators: Bellman operators, or their specs. One of your own lives in a module, where workers find it too.
+        operators: a Bellman operator or several, or their specs. One of your own lives in a module, where workers
+            find it too.
         seeds: how many, 0 and up, or which.
         steps: agent steps of each run; by default the preset's.
         frames: emulator frames of each run, instead of `steps`.
@@ -334,17 +338,24 @@ def compare(
         quiet: prints nothing but notes.
 
     Raises:
-        ValueError: for whatever does not fit, before any work; the message says what to change.
+        ValueError: for whatever does not fit, before any work; the message says what to change. What a user's own code
+            raised is its `__cause__`, and the message names the line.
+        TypeError: for what is no operator.
         MemoryError: if the groups that train at once do not fit into memory together.
         KeyboardInterrupt: it was stopped, and its state is saved.
     """
-    environments = [environments] if isinstance(environments, str) else list(environments)
-    operators = [ops.parse(operator) if isinstance(operator, str) else operator for operator in operators]
-    numbers = range(seeds) if isinstance(seeds, int) else [int(seed) for seed in seeds]
+    environments, operators = as_list(environments), ops.as_operators(operators)
+    numbers = [as_integer(seed, "seeds") for seed in as_list(seeds)]
+    if is_one(seeds):
+        numbers = list(range(numbers[0]))
+    counts = {"steps": steps, "frames": frames, "workers": workers, "threads": threads}
+    steps, frames, workers, threads = (
+        None if value is None else as_integer(value, name) for name, value in counts.items()
+    )
     chosen = configs.preset(preset or configs.common_preset(environments)).config
     config = with_settings(chosen, settings or {})
     comparison = prepare(environments, operators, numbers, config, steps=steps, frames=frames)
-    folder = comparison.default_out if out is None else Path(out)
+    folder = comparison.default_out if out is None else as_path(out)
     begun = Study(folder) if (folder / "study.json").exists() else None
     resources = resources_for(comparison.cells, workers, threads, begun)
     study = train(comparison, folder, resources, retry_failed=retry_failed, quiet=quiet)

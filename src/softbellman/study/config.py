@@ -4,10 +4,13 @@ Nothing here imports JAX or a game, so that a command line can read, check and p
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
+import numpy as np
+
+from softbellman.arguments import as_integer, as_list, as_number
 from softbellman.envs import nearest
 from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
 from softbellman.envs.minatar import MinAtarProtocol
@@ -317,6 +320,54 @@ def sources(config: Config, chosen: Preset) -> dict[str, str]:
         path: chosen.overrides.get(path, chosen.source) if value == preset_values[path] else "command line"
         for path, value in fields(config)
     }
+
+
+def with_settings(config: Config, values: Mapping[str, Any]) -> Config:
+    """Returns a configuration with the fields of dotted names replaced, unchecked but for their kinds.
+
+    Raises:
+        ValueError: for an unknown field (the nearest are listed), or a value of the wrong kind.
+
+    >>> with_settings(Config(), {"learner.gamma": 0.9}).learner.gamma
+    0.9
+    """
+    known = dict(fields(Config()))
+    for path, value in values.items():
+        if path not in known:
+            raise ValueError(f"unknown field {path!r}{nearest(path, known)}; it may be of another version")
+        section, _, name = path.partition(".")
+        kind = get_type_hints(type(getattr(config, section)))[name]
+        config = replaced(config, path, _of_kind(kind, value, path))
+    return config
+
+
+def config_from(record: Mapping[str, Any]) -> Config:
+    """Rebuilds a configuration from `study.json`.
+
+    Raises:
+        ValueError: for an unknown field (the nearest are listed), a value of the wrong kind, or values that could
+            not run.
+    """
+    values = {f"{section}.{name}": value for section, part in record.items() for name, value in part.items()}
+    return checked(with_settings(Config(), values))
+
+
+def _of_kind(kind: Any, value: Any, path: str) -> Any:
+    """Returns a value as a field of this kind holds it: plain, so that JSON can hold it too."""
+    if type(None) in get_args(kind):
+        if value is None:
+            return None
+        (kind,) = (part for part in get_args(kind) if part is not type(None))
+    if kind is int:
+        return as_integer(value, path)
+    if kind is float:
+        return as_number(value, path)
+    if get_origin(kind) is tuple:
+        return tuple(_of_kind(get_args(kind)[0], one, path) for one in as_list(value))
+    kind, value = bool if kind is bool else str, value.item() if isinstance(value, np.generic) else value
+    if not isinstance(value, kind):
+        raise ValueError(f"{path} ({value!r}) must be {'True or False' if kind is bool else 'a word'}")
+    return value
 
 
 def checked(config: Config) -> Config:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from softbellman import operators as ops
+from softbellman.faults import in_a_line
 from softbellman.operators.spec import plain
 from softbellman.study.config import Config
 from softbellman.study.jax_settings import own_settings
@@ -145,7 +146,7 @@ def train(
             directory can't be written.
         Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
         Stopped: it was asked to stop by a signal, and the state is saved.
-        BaseException: whatever else stopped the training; first, the runs are marked with its last line, and the
+        BaseException: whatever else stopped the training; first, the runs are marked with it in a line, and the
             whole of it is written to their `error.txt`.
     """
     with study.locked() as weaker:
@@ -172,10 +173,10 @@ def train(
         except (Stopped, Diverged, Refused):
             raise
         except BaseException as error:
-            state = "failed" if isinstance(error, Exception) else "stopped"
+            state = "failed" if isinstance(error, Exception | SystemExit) else "stopped"
             for run in group.unfinished:
                 with suppress(OSError):  # perhaps the very fault is a disk that can't be written
-                    write_error(run, state, last_line(error), traceback.format_exc())
+                    write_error(run, state, in_a_line(error), traceback.format_exc())
             raise
 
 
@@ -212,11 +213,6 @@ def train_group(
         training = _Training(study, group, on_row, on_note)
         loop = training.begin(stack, on_resumed, inexact=inexact)
         training.run(loop, stop, on_progress)
-
-
-def last_line(error: BaseException) -> str:
-    """Says what was raised in one line: the name of its class, and its words."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 
 class _Training:
@@ -399,6 +395,6 @@ def _unfailing(callback: Callable[..., None], on_note: Callable[[str], None]) ->
             callback(*arguments)
         except Exception as error:
             broken = True
-            on_note(f"what reports on training failed, and training goes on: {type(error).__name__}: {error}")
+            on_note(f"what reports on training failed, and training goes on: {in_a_line(error)}")
 
     return call

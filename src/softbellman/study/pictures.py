@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from softbellman.arguments import as_path
 from softbellman.envs import MissingExtra
 from softbellman.study.curves import Band
 from softbellman.study.scores import Summary
@@ -127,7 +128,7 @@ def new_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def draw_curves(studies: list[Study], path: Path) -> Path:
+def draw_curves(studies: list[Study], path: str | Path) -> Path:
     """Draws the learning curves of studies of one environment: one colour for each operator, one line for each run.
 
     Args:
@@ -135,7 +136,7 @@ def draw_curves(studies: list[Study], path: Path) -> Path:
         path: where the picture goes; its ending chooses the format.
 
     Returns:
-        `path`.
+        The path.
 
     Raises:
         ValueError: if the studies are of different environments, or no run has a row yet.
@@ -274,8 +275,9 @@ def step_unit(frames_per_step: np.ndarray) -> str:
     return f"agent steps ({frames:g} frames each)" if 1 < frames < np.inf else "agent steps"
 
 
-def save_picture(figure: Any, path: Path) -> Path:
-    """Writes a figure, the same bytes at any time, in the format of the path's ending; returns `path`."""
+def save_picture(figure: Any, path: str | Path) -> Path:
+    """Writes a figure, the same bytes at any time, in the format of the path's ending; returns the path."""
+    path = as_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".svg":
         path.write_text(svg_text(figure, path.stem))

@@ -302,27 +302,9 @@ def check_in_training(operator: Any, num_actions: int) -> None:
     """Refuses an operator that could not be trained with, which matters for a user's own.
 
     Raises:
-        ValueError: if it is not one that JAX can trace, gives anything but one value for each state, or has a spec
-            that does not lead back to it.
+        ValueError: if it breaks the contract of operators on JAX arrays, or has a spec that does not lead back to it.
     """
-    import jax
-
-    ops.register_pytrees()  # the operator may be older than JAX's loading
-    states = jax.ShapeDtypeStruct((2, num_actions), "float32")
-
-    def use(op: Any, q: Any) -> Any:
-        return op(q, q), op.weights(q), op.gradient(q, q)
-
-    try:
-        shapes = [made.shape for made in jax.eval_shape(use, operator, states)]
-    except Exception as error:  # a user's code may fail in any way
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(f"operator {operator} does not run in training, on JAX arrays: {reason}") from error
-    if shapes != [(2,), states.shape, states.shape]:
-        raise ValueError(
-            f"operator {operator} must give [...] for values [..., A], and weights and gradient [..., A]; "
-            f"for {states.shape} they are {', '.join(map(str, shapes))}"
-        )
+    ops.require_contract(operator, num_actions, "jax")
     if ops.parse(str(operator)) != operator:
         raise ValueError(f"operator {operator} is not what its own spec, which the study records, leads to")
 

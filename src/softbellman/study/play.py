@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from softbellman import envs
+from softbellman.arguments import as_path
 from softbellman.envs.step import HostEnv
 from softbellman.learning.networks import Network
 from softbellman.study.config import Config
@@ -80,7 +81,7 @@ def evaluate_random(environment: str, config: Config, *, episodes: int, max_step
 def watch(
     study: Study,
     run: RunPath,
-    path: Path,
+    path: str | Path,
     *,
     which: Which = "best",
     epsilon: float | None = None,
@@ -126,7 +127,7 @@ class Film:
         pictures: pictures so far.
     """
 
-    def __init__(self, path: Path, pictures_per_second: float) -> None:
+    def __init__(self, path: str | Path, pictures_per_second: float) -> None:
         """Chooses the encoder.
 
         Raises:
@@ -137,6 +138,7 @@ class Film:
             import imageio.v2 as imageio
         except ImportError as error:
             raise envs.MissingExtra("imageio", "train") from error
+        path = as_path(path)
         if path.suffix not in (".mp4", ".gif"):
             raise ValueError(f"a film ends in .mp4 or .gif, and {path} does not")
         self.path = path if path.suffix == ".gif" or _has_encoder() else path.with_suffix(".gif")

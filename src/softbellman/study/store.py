@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from softbellman.envs import nearest
+from softbellman.arguments import as_path
 from softbellman.operators.spec import plain
-from softbellman.study.config import Config, checked, fields, replaced
+from softbellman.study.config import Config, config_from, fields
 from softbellman.study.locks import locked
 from softbellman.study.place import RECORD, require_new, unwritable
 from softbellman.study.provenance import provenance
@@ -60,13 +60,14 @@ class Study:
         runs: all runs, seeds innermost, environments outermost.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         """Opens a study.
 
         Raises:
             ValueError: if the directory holds none, or one that cannot be read.
         """
-        self.path, file = path, path / RECORD
+        self.path = path = as_path(path)
+        file = path / RECORD
         try:
             self.record: dict[str, Any] = _current(json.loads(file.read_text()))
             self.config = config_from(self.record["config"])
@@ -83,7 +84,7 @@ class Study:
     @classmethod
     def create(
         cls,
-        path: Path,
+        path: str | Path,
         environments: str | Sequence[str],
         operators: Sequence[Any],
         seeds: Sequence[int],
@@ -108,6 +109,7 @@ class Study:
             ValueError: if the directory holds something already: nothing is overwritten; if it can't be written; or
                 if two runs would share a directory.
         """
+        path = as_path(path)
         require_new(path)
         record = {
             "format": FORMAT,
@@ -271,12 +273,13 @@ def _as_json(record: Mapping[str, Any]) -> str:
     return json.dumps(record, indent=2) + "\n"
 
 
-def find_run(path: Path) -> tuple[Study, RunPath]:
+def find_run(path: str | Path) -> tuple[Study, RunPath]:
     """Finds the run that a path names: a run's own directory, or a study with just one run.
 
     Raises:
         ValueError: if the path names no run, or a study with several.
     """
+    path = as_path(path)
     for folder in (path, *path.resolve().parents):
         if (folder / "study.json").exists():
             study = Study(folder)
@@ -310,12 +313,13 @@ def _status(run: RunPath) -> dict[str, Any]:
     return status if isinstance(status, dict) else {}
 
 
-def read_metrics(path: Path) -> dict[str, np.ndarray]:
+def read_metrics(path: str | Path) -> dict[str, np.ndarray]:
     """Reads a `metrics.csv` into columns `[rows]`: int64 where they count, float64 otherwise, an empty cell NaN.
 
     Raises:
         ValueError: if it is not there, or no table of numbers.
     """
+    path = as_path(path)
     try:
         with path.open(newline="") as file:
             header, *rows = csv.reader(file)
@@ -341,12 +345,13 @@ def save_params(path: Path, params: Any, agent_steps: int, test_return: float) -
     checkpoint.save(path, State({"agent_steps": agent_steps, "test_return": test_return}, arrays))
 
 
-def load_params(path: Path) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
+def load_params(path: str | Path) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
     """Reads parameters `{layer: {name: array}}` and the facts stored beside them.
 
     Raises:
         ValueError: if the file is missing or damaged.
     """
+    path = as_path(path)
     if not path.exists():
         raise ValueError(f"{path} is not there: the run has not finished its first test phase")
     params: dict[str, dict[str, np.ndarray]] = {}
@@ -360,7 +365,7 @@ def load_params(path: Path) -> tuple[dict[str, dict[str, np.ndarray]], dict[str,
         raise ValueError(f"{path} is damaged: {error}") from None
 
 
-def write_record(path: Path, facts: dict[str, Any], phases: dict[str, TestPhase]) -> None:
+def write_record(path: str | Path, facts: dict[str, Any], phases: dict[str, TestPhase]) -> None:
     """Writes test phases as JSON: every score and length, with the facts and the provenance they belong to."""
     policies = {
         name: {
@@ -373,6 +378,7 @@ def write_record(path: Path, facts: dict[str, Any], phases: dict[str, TestPhase]
         }
         for name, phase in phases.items()
     }
+    path = as_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(facts | {"policies": policies, "provenance": provenance()}, indent=2) + "\n")
 
@@ -381,38 +387,6 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes a file whole or not at all; see `training.checkpoint.replacing`."""
     with checkpoint.replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
-
-
-def config_from(record: dict[str, Any]) -> Config:
-    """Rebuilds a configuration from `study.json`.
-
-    Raises:
-        ValueError: for an unknown field (the nearest are listed), a value of the wrong kind, or values that could
-            not run.
-    """
-    values = {f"{section}.{name}": value for section, part in record.items() for name, value in part.items()}
-    return checked(with_settings(Config(), values))
-
-
-def with_settings(config: Config, values: Mapping[str, Any]) -> Config:
-    """Returns a configuration with the fields of dotted names replaced, unchecked but for their kinds.
-
-    Raises:
-        ValueError: for an unknown field (the nearest are listed), or a value of the wrong kind.
-
-    >>> with_settings(Config(), {"learner.gamma": 0.9}).learner.gamma
-    0.9
-    """
-    known = dict(fields(Config()))
-    for path, value in values.items():
-        if path not in known:
-            raise ValueError(f"unknown field {path!r}{nearest(path, known)}; it may be of another version")
-        value = tuple(value) if isinstance(value, list) else value
-        kind = type(known[path]) if known[path] is not None else type(value)
-        if value is not None and not isinstance(value, (kind, int) if kind is float else kind):
-            raise ValueError(f"field {path!r} is {value!r}, which is no {kind.__name__}")
-        config = replaced(config, path, value)
-    return config
 
 
 def decisive(config: Config) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from softbellman.faults import in_a_line
 from softbellman.memory import keep_freed_memory
 from softbellman.study.stopping import EXIT_CODE, asked
 
@@ -41,7 +42,7 @@ def work(study: Path, group: str, *, inexact: bool, send: Callable[..., None]) -
     Returns:
         The exit code: 0 when its runs are over, 1 if it can't go on, 130 if it was stopped.
     """
-    from softbellman.study.groups import Diverged, Refused, Stopped, last_line, open_group, train_group
+    from softbellman.study.groups import Diverged, Refused, Stopped, open_group, train_group
     from softbellman.study.store import Study
 
     told = -PACE
@@ -73,7 +74,7 @@ def work(study: Path, group: str, *, inexact: bool, send: Callable[..., None]) -
         send("refused", reason=str(error), report=traceback.format_exc())
         return 1
     except BaseException as error:
-        send("died", reason=last_line(error), report=traceback.format_exc())
+        send("died", reason=in_a_line(error), report=traceback.format_exc())
         return 1
     return 0
 

@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from softbellman.arguments import as_path
 from softbellman.memory import available_memory
 from softbellman.tabular.mdp import FiniteMDP
 
@@ -51,7 +52,7 @@ def read_mdp(path: str | Path, *, gamma: float | None = None) -> FiniteMDP:
         MemoryError: there is not enough memory for it; said before any is taken.
         OSError: it cannot be read.
     """
-    path = Path(path)
+    path = as_path(path)
     readers: dict[str, Callable[[Path, float | None], FiniteMDP]] = {".json": _read_json, ".npz": _read_npz}
     if path.suffix not in readers:
         raise ValueError(

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from softbellman.arguments import as_integer, as_number, is_one
+from softbellman.faults import faults_placed
 from softbellman.operators import Operator
 from softbellman.operators.arrays import flags, floats, whole
 from softbellman.tabular.kernel import (
@@ -101,6 +103,7 @@ class FiniteMDP:
 
     def _set(self, kernel: Kernel, reward: Values, gamma: float, legal: NDArray, terminal: NDArray) -> None:
         """Checks what is left to check, clears the rewards that do not count, and freezes it all."""
+        gamma = as_number(gamma, "gamma")
         if not 0 <= gamma < 1:
             raise ValueError(
                 f"gamma ({gamma}) must be at least 0 and below 1: without a discount the values of a policy that never "
@@ -120,7 +123,7 @@ class FiniteMDP:
         for name, value in {
             "reward": reward,
             "kernel": kernel,
-            "gamma": float(gamma),
+            "gamma": gamma,
             "legal": legal,
             "terminal": terminal,
             "_offset": offset,
@@ -163,6 +166,7 @@ class FiniteMDP:
             raise ValueError(f"transitions: the lists have shapes {shapes}; each must be [N].")
         s, a, onward, p, r, ended = lists
         onward = np.where(ended, 0, onward)
+        num_states, num_actions = as_integer(num_states, "num_states"), as_integer(num_actions, "num_actions")
         for name, index, limit in (
             ("state", s, num_states),
             ("action", a, num_actions),
@@ -186,6 +190,7 @@ class FiniteMDP:
         return mdp
 
     @classmethod
+    @faults_placed()
     def from_function(
         cls,
         f: Callable[[Any, Any], Iterable[Outcome] | None],
@@ -211,8 +216,7 @@ class FiniteMDP:
             >>> FiniteMDP.from_function(walk, states=[0, 1], actions=[0, 1], gamma=0.9)
             FiniteMDP(2 states, 2 actions, gamma 0.9)
         """
-        state_names = range(states) if isinstance(states, int) else list(states)
-        action_names = range(actions) if isinstance(actions, int) else list(actions)
+        state_names, action_names = _names(states, "states"), _names(actions, "actions")
         index = {name: i for i, name in enumerate(state_names)}
         if len(index) < len(state_names):
             raise ValueError("states: a name occurs twice; each state must have a name of its own.")
@@ -323,3 +327,8 @@ class FiniteMDP:
         for them does not matter.
         """
         return self.backup(self.value(operator, q))
+
+
+def _names(given: Any, what: str) -> Sequence[Hashable]:
+    """Returns names as they are given, or numbers for so many; a word is the names of its letters."""
+    return range(as_integer(given, what)) if is_one(given) and not isinstance(given, str) else list(given)

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from softbellman import operators as ops
+from softbellman.arguments import as_integer, as_number
+from softbellman.faults import faults_placed
 from softbellman.tabular.bounds import softmax_lipschitz
 from softbellman.tabular.enclosure import Enclosure
 from softbellman.tabular.iteration import Problem, Run, iterate, newton
@@ -60,9 +62,10 @@ class Solution:
     notes: tuple[str, ...] = field(default=())
 
 
+@faults_placed()
 def solve(
     mdp: FiniteMDP,
-    operator: ops.Operator,
+    operator: ops.Operator | str,
     *,
     method: Literal["newton", "iteration"] = "newton",
     tolerance: float = 1e-10,
@@ -74,7 +77,8 @@ def solve(
 
     Args:
         mdp: the MDP.
-        operator: any Bellman operator. A doubled one is given the same values twice, and so equals what it doubles.
+        operator: any Bellman operator, or its spec. A doubled one is given the same values twice, and so equals what
+            it doubles.
         method: "newton", which for the maximum is policy iteration; or "iteration", that is value iteration.
         tolerance: the largest error of `q` to put up with. Where the operator is a contraction on this MDP, the bounds
             show that it is met; else it stands for a residual of `tolerance * (1 - gamma) / gamma`. Where rounding
@@ -85,7 +89,8 @@ def solve(
 
     Raises:
         TypeError: `operator` is no operator.
-        ValueError: an argument is out of range, or `gamma` too near to 1 for float64.
+        ValueError: the operator breaks its contract or fails, an argument is out of range, or `gamma` too near to 1
+            for float64.
 
     Example:
         >>> from softbellman import operators as ops, tabular
@@ -96,12 +101,14 @@ def solve(
     """
     if method not in METHODS:
         raise ValueError(f"method ({method!r}) must be one of {', '.join(METHODS)}.")
+    tolerance = as_number(tolerance, "tolerance")
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance ({tolerance}) must be above 0 and finite; it is in units of value, such as 1e-10.")
+    max_iterations = None if max_iterations is None else as_integer(max_iterations, "max_iterations")
     if max_iterations is not None and max_iterations < 1:
         raise ValueError(f"max_iterations ({max_iterations}) must be at least 1; leave it out for the default.")
-    if not isinstance(operator, ops.Operator):
-        raise TypeError(f"{operator!r} is no operator; pass one such as softmax(5.0), or use parse() on a string.")
+    operator = ops.as_operator(operator)
+    ops.require_contract(operator, mdp.num_actions)
     operator, laws, notes = _in_one_argument(operator)
     actions = int(mdp.legal[~mdp.terminal].sum(axis=1).max(initial=1))
     by_shifts = laws.monotone and laws.translation_equivariant

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from softbellman.faults import in_a_line, users_place
 from softbellman.operators.spec import plain
 from softbellman.study.scores import collect
 from softbellman.study.store import RunPath, Study, load_params, write_atomically
@@ -52,6 +53,7 @@ def film_best(study: Study, environment: str, folder: Path) -> list[Film]:
             films.append(_film(study, run, folder / plain(environment) / f"{plain(operator)}.mp4"))
         except Exception as error:  # a user's environment may fail to render in any way
             reason = next(iter(str(error).splitlines()), type(error).__name__)
+            reason = in_a_line(error) if users_place(error) else reason
             films.append(Film(operator, None, f"Not filmed: {reason}."))
     return films
 
