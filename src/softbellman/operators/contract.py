@@ -5,6 +5,7 @@ A wrong shape may broadcast to a result that looks right, and a user's operator 
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -120,12 +121,12 @@ def _by_numpy(op: Operator, q: NDArray[Any], selector: NDArray[Any]) -> Answers:
 
 
 def _by_jax(op: Operator, q: NDArray[Any], selector: NDArray[Any]) -> Answers:
-    import jax
+    jax: Any = importlib.import_module("jax")
 
     def evaluate(op: Operator, q: Any, selector: Any) -> Answers:
         return Answers(op(q, selector), op.weights(q), op.gradient(q, selector))
 
     register_pytrees()  # the operator may be older than JAX's loading
     require_pytree(op)
-    given: Any = jax.jit(evaluate)(op, q.astype(np.float32), selector.astype(np.float32))
+    given = jax.jit(evaluate)(op, q.astype(np.float32), selector.astype(np.float32))
     return Answers(*map(np.asarray, given))

@@ -42,11 +42,12 @@ def require_backend() -> None:
     require_flags(os.environ.get("XLA_FLAGS", ""))
     import jax
 
+    config: Any = jax.config
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as error:
         asked = {name: os.environ.get(name) for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")}
-        asked["JAX_PLATFORMS"] = jax.config.jax_platforms  # a script may have set it
+        asked["JAX_PLATFORMS"] = config.jax_platforms  # a script may have set it
         said = " and ".join(f"{name} ({value})" for name, value in asked.items() if value) or "JAX"
         there, _ = _probed(dict.fromkeys(asked, ""))
         remedy = (

@@ -29,7 +29,7 @@ def key(seed: int, role: Role) -> jax.Array:
     """
     if not 0 <= seed <= LARGEST_SEED:
         raise ValueError(f"seed ({seed}) must be in 0 .. {LARGEST_SEED}.")
-    words = np.array([0, seed], np.uint32)  # of this generator, whichever one JAX makes keys for by default
+    words = jnp.array([0, seed], jnp.uint32)  # of this generator, whichever one JAX makes keys for by default
     return jax.random.fold_in(jax.random.wrap_key_data(words, impl="threefry2x32"), int(role))
 
 
