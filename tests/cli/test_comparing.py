@@ -166,12 +166,16 @@ FAILING = """
     class Broken(gymnasium.Env):
         action_space = gymnasium.spaces.Discrete(2)
         observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+        steps = 0
 
         def reset(self, *, seed=None, options=None):
             return np.zeros(1, np.float32), {}
 
         def step(self, action):
-            raise RuntimeError("the simulator\\nis gone")
+            self.steps += 1
+            if self.steps > 20:
+                raise RuntimeError("the simulator\\nis gone")
+            return np.zeros(1, np.float32), 0.0, False, False, {}
 
     gymnasium.register("Broken-v0", Broken)
 """
@@ -187,7 +191,9 @@ def test_l17_where_every_run_failed_it_is_said_with_exit_code_1(softbellman, tmp
     *_, page, last = errors.splitlines()
     assert "the page could not be written: no run of study that counts" in page
     file = "study/runs/gym-broken-Broken-v0/max/seed-0/error.txt"
-    told = f"max: 0 of 1 runs finished; seed 0 failed: RuntimeError: the simulator is gone ({file})"
+    fault = "EnvironmentFault: gym/broken:Broken-v0 fails in step: RuntimeError: the simulator is gone"
+    fault += f" ({tmp_path / 'broken.py'}, line 15)"
+    told = f"max: 0 of 1 runs finished; seed 0 failed: {fault} ({file})"
     assert last == f"softbellman: gym/broken:Broken-v0, {told}" and "Traceback" in Path(file).read_text()
     monkeypatch.setattr(module, "train_locally", none_at_all)
     assert softbellman(*words, "--quiet")[0] == 1

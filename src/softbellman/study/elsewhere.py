@@ -30,7 +30,8 @@ def require_elsewhere(environments: Sequence[str]) -> None:
         errors="replace",
     )
     last_words = next(iter(reversed(done.stderr.splitlines())), f"exit code {done.returncode}")
-    reasons = json.loads(done.stdout) if not done.returncode else dict.fromkeys(names, last_words)
+    answers = done.stdout.splitlines()[-1:]  # what was printed while Python started is none
+    reasons = json.loads(answers[0]) if answers and not done.returncode else dict.fromkeys(names, last_words)
     _made_elsewhere.update(set(names) - set(reasons))
     for name, reason in reasons.items():
         plain_id = name.removeprefix("gym/").rpartition(":")[-1]
