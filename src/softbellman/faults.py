@@ -4,11 +4,13 @@ import functools
 import importlib.metadata
 import re
 import sysconfig
+import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+LONGEST = 300  # letters of a message
 _OURS = Path(__file__).parent
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -41,7 +43,7 @@ def in_a_line(error: BaseException) -> str:
         its words, without a class before them.
     """
     said = error.msg if isinstance(error, SyntaxError) else str(error)
-    said = next((line.strip() for line in said.splitlines() if line.strip()), "")
+    said = textwrap.shorten(said, LONGEST, placeholder=" ...")
     place = users_place(error)
     if place is None or _place(error, within_ours=False)[0] is not None:
         said = f"{type(error).__name__}: {said}" if said else type(error).__name__

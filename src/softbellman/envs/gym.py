@@ -22,13 +22,14 @@ from softbellman.envs import (
     nearest,
 )
 from softbellman.envs.step import Step
+from softbellman.faults import in_a_line
 
 try:
     import gymnasium
 except ImportError as error:
     raise MissingExtra("gymnasium", "train") from error
 
-from softbellman.envs.gym_api import Checked, EnvironmentFault, checked_throughout, told
+from softbellman.envs.gym_api import Checked, EnvironmentFault, checked_throughout
 from softbellman.envs.observations import Observations
 
 _REHEARSED = 100  # steps in which an action that a mask forbids is waited for
@@ -244,7 +245,7 @@ class GymEnv:
         try:
             picture = np.asarray(self._envs[env].render())
         except Exception as error:  # it may fail in any way of its own
-            raise EnvironmentFault(f"{self._label} cannot be filmed: {told(error)}") from error
+            raise EnvironmentFault(f"{self._label} cannot be filmed: {in_a_line(error)}") from error
         if picture.ndim != 3 or picture.shape[-1] != 3 or picture.dtype != np.uint8:
             raise EnvironmentFault(
                 f"{self._label} cannot be filmed: it renders {picture.dtype} of shape {picture.shape}, "
@@ -305,7 +306,7 @@ def _make(environment: Any, max_episode_steps: int | None, options: Mapping[str,
         try:
             env = environment()
         except Exception as error:
-            raise EnvironmentFault(f"{label} cannot be made: {told(error)}") from error
+            raise EnvironmentFault(f"{label} cannot be made: {in_a_line(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise ValueError(f"{environment!r} must make one gymnasium.Env, not a vector of them, got {type(env)}")
         env = env if max_episode_steps is None else gymnasium.wrappers.TimeLimit(env, max_episode_steps)
@@ -323,7 +324,7 @@ def _make(environment: Any, max_episode_steps: int | None, options: Mapping[str,
         ) from error
     except Exception as error:  # an environment may fail to start in any way of its own
         hint = "; module:id imports the module first" * isinstance(error, ModuleNotFoundError)
-        raise EnvironmentFault(f"{label} cannot be made: {told(error)}{hint}") from error
+        raise EnvironmentFault(f"{label} cannot be made: {in_a_line(error)}{hint}") from error
     return checked_throughout(env, label)
 
 

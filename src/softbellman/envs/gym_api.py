@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from softbellman.faults import users_place
+from softbellman.faults import in_a_line
 
 _RESET = ("observation", "info")
 _STEP = ("observation", "reward", "terminated", "truncated", "info")
@@ -103,10 +103,10 @@ class Checked(gymnasium.Wrapper):
             return error
         if action is not None and action - getattr(self.action_space, "start", 0) in (self.forbidden or ()):
             return EnvironmentFault(
-                f'{self._name} fails for action {action}, which info["action_mask"] forbids ({told(error)}): legal '
-                "actions are not supported yet; let a forbidden action do nothing, or cost something"
+                f'{self._name} fails for action {action}, which info["action_mask"] forbids ({in_a_line(error)}): '
+                "legal actions are not supported yet; let a forbidden action do nothing, or cost something"
             )
-        return EnvironmentFault(f"{self._name} fails in {method}: {told(error)}")
+        return EnvironmentFault(f"{self._name} fails in {method}: {in_a_line(error)}")
 
     def _refuse(self, fault: str) -> None:
         raise EnvironmentFault(f"{self._name} breaks the API of Gymnasium: {fault}")
@@ -133,17 +133,6 @@ def as_array(value: Any) -> np.ndarray:
         return np.asarray(value)
     except Exception:  # an object may refuse in any way of its own
         return np.array(None)
-
-
-def told(error: BaseException) -> str:
-    """Writes an exception in one line, with the place in the user's code that it came from.
-
-    One of Gymnasium's own is meant to be read by users, and needs no name.
-    """
-    place, said = users_place(error), " ".join(str(error).split())
-    if not said or not isinstance(error, gymnasium.error.Error):
-        said = f"{type(error).__name__}: {said}".removesuffix(": ")
-    return said + (f" ({place})" if place else "")
 
 
 def _is_gymnasiums(env: gymnasium.Env) -> bool:
