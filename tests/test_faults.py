@@ -66,7 +66,7 @@ def users_noise(path, body, head=""):
     ("body", "said"),
     [
         ("    return {}['x']\n", "KeyError: 'x' (PLACE, line 2)"),
-        ("    raise RuntimeError('\\n\\n  first\\nsecond')\n", "RuntimeError: first (PLACE, line 2)"),
+        ("    raise RuntimeError('\\n\\n  first\\nsecond')\n", "RuntimeError: first second (PLACE, line 2)"),
         ("    raise RuntimeError\n", "RuntimeError (PLACE, line 2)"),
         ("    raise SystemExit('over')\n", "SystemExit: over (PLACE, line 2)"),
         ("    raise ValueError('of 3')\n", "ValueError: of 3 (PLACE, line 2)"),
@@ -84,6 +84,11 @@ def test_what_a_users_code_raises_is_said_in_one_line_with_its_place_once(tmp_pa
     assert said.replace("PLACE", str(path)) in str(error) and "\n" not in str(error)
     assert str(error).count("noise.py") == 1
     assert in_a_line(error) == str(error)  # told once, however often it is told
+
+
+def test_a_message_without_end_is_cut(tmp_path):
+    error = error_of(users_noise(tmp_path / "noise.py", "    raise RuntimeError('more ' * 10_000)\n"))
+    assert len(str(error)) < 800 and str(error).endswith(f"more ... ({tmp_path / 'noise.py'}, line 2)")
 
 
 def test_an_installed_package_of_a_users_is_the_users_and_one_that_we_need_is_not(tmp_path):

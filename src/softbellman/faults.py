@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LONGEST = 300  # letters of a message
+LONGEST = 600  # letters of a message in a line
+
 _OURS = Path(__file__).parent
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -42,8 +43,7 @@ def in_a_line(error: BaseException) -> str:
         `KeyError: 'x' (file.py, line 12)`. A message of softbellman's own about a user's fault, raised from that, keeps
         its words, without a class before them.
     """
-    said = error.msg if isinstance(error, SyntaxError) else str(error)
-    said = textwrap.shorten(said, LONGEST, placeholder=" ...")
+    said = textwrap.shorten(error.msg if isinstance(error, SyntaxError) else str(error), LONGEST, placeholder=" ...")
     place = users_place(error)
     if place is None or _place(error, within_ours=False)[0] is not None:
         said = f"{type(error).__name__}: {said}" if said else type(error).__name__

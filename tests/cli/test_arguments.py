@@ -65,7 +65,44 @@ BAD_INPUT = [
     ("train minatar/breakout --loop.test-steps 10", "leaves no step for each of loop.test_episodes (20) games"),
     ("train gym/CartPole-v1 --out full", "full is there already and nothing is overwritten"),
     ("compare", "Missing from softbellman compare: ENV"),
-    ("compare --operators max", "Missing from softbellman compare: ENV"),
+    ("compare --operators max", "Missing from softbellman compare: ENV; write it first (--operators took max)"),
+    (
+        "compare --operators max breakout --seeds 3",
+        "ENV; write it first (--operators took max breakout, --seeds took 3)",
+    ),
+    ("train --seeds 3 breakout --quiet", "; write it first (--seeds took 3 breakout)"),
+    ("compare --operators max gym/CartPole-v1 mean --dry-run", "these environments have different presets"),
+    ("compare --operators max gym/CartPole-v1 mean --preset classic-control --dry-run", "unknown environment 'mean'"),
+    ("train gym/CartPole-v1 --learner.gamma none", "--learner.gamma: 'none' is no number"),
+    ("train gym/CartPole-v1 --steps none", "--steps: 'none' is no INT"),
+    ("train gym/CartPole-v1 --out ~no_such_user_of_this_machine/x", "~no_such_user_of_this_machine/x: Could not"),
+    ("train gym/CartPole-v1 --operator theirs:Crash", "object has no attribute 'zz' (MODULES/theirs.py, line 5)"),
+    ("train gym/CartPole-v1 --operator theirs:Shape", "the right shape is (5, 2)"),
+    ("compare gym/CartPole-v1 --operators max theirs:Shape", "operator theirs:Shape gives weights of shape (5, 1)"),
+    (
+        "solve forest --operator theirs:Shape",
+        "operator theirs:Shape gives weights of shape (4, 1) for action values of",
+    ),
+    (
+        "solve forest --operator theirs:Crash",
+        "AttributeError: 'Row' object has no attribute 'zz' (MODULES/theirs.py, line",
+    ),
+    ("simulate bias --operators max theirs:Shape", "operator theirs:Shape gives weights of shape (4, 1)"),
+    ("simulate bias --operators theirs:Crash", "(MODULES/theirs.py, line 5)"),
+    (
+        "simulate comparison --families theirs:needs(*)",
+        "ZeroDivisionError: float division by zero (MODULES/theirs.py, line 11)",
+    ),
+    ("operators --check theirs:Shape", "operator theirs:Shape gives weights of shape (4, 1)"),
+    (
+        "operators --check theirs:Crash",
+        "does not run on NumPy arrays: AttributeError: 'Row' object has no attribute 'zz'",
+    ),
+    ("operators --check unwritten:Op", "SyntaxError: '(' was never closed (MODULES/unwritten.py, line 2)"),
+    ("operators --check leaves:Op", "SystemExit: 0 (MODULES/leaves.py, line 2)"),
+    ("train gym/leaves:X-v0", "SystemExit: 0 (MODULES/leaves.py, line 2)"),
+    ("train gym/lacks:X-v0", "(MODULES/lacks.py, line 2)"),
+    ("train gym/unsimulated:Unsimulated-v0", "no simulator (MODULES/unsimulated.py, line 3)"),
     ("compare gym/CartPole-v1 gym/CartPole-v1", "was given gym/CartPole-v1 twice"),
     ("compare gym/CartPole-v1 atari/breakout", "these environments have different presets (classic-control for gym/"),
     ("compare gym/CartPole-v1 atari/breakout --preset quick-atari", "takes observations of shape (4, 84, 84)"),
@@ -100,6 +137,39 @@ BAD_INPUT = [
 ]
 
 
+MODULES = {
+    "mine": "number = 5\n",
+    "unwritten": "x = 1\ny = (\n",
+    "leaves": "import sys\nsys.exit(0)\n",
+    "lacks": "import os\nimport no_such_package\n",
+    "theirs": """from softbellman import operators as ops
+@ops.operator
+class Crash(ops.Operator):
+    def policy(self, row):
+        return row.zz
+@ops.operator
+class Shape(ops.Operator):
+    def policy(self, row):
+        return row.z[..., :1]
+def needs(n):
+    return n / 0
+""",
+    "unsimulated": """import gymnasium
+class Broken(gymnasium.Env):
+    def __init__(self): raise OSError("no simulator")
+gymnasium.register("Unsimulated-v0", Broken)
+""",
+}
+
+
+@pytest.fixture(autouse=True)
+def _forget_modules():
+    """Has each test import the modules of its own directory."""
+    yield
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
 @pytest.mark.parametrize(("line", "message"), BAD_INPUT, ids=[line for line, _ in BAD_INPUT])
 def test_bad_input_is_one_line_and_exit_code_2_before_any_work(softbellman, tmp_path, monkeypatch, line, message):
     pytest.importorskip("ale_py")
@@ -108,7 +178,8 @@ def test_bad_input_is_one_line_and_exit_code_2_before_any_work(softbellman, tmp_
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "study.json").write_text('{"format": 1,')
     (tmp_path / "modules").mkdir()
-    (tmp_path / "modules" / "mine.py").write_text("number = 5\n")
+    for name, source in MODULES.items():
+        (tmp_path / "modules" / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path / "modules")
     before = sorted(tmp_path.rglob("*.*"))
     code, out, errors = softbellman(*line.split())
@@ -116,7 +187,8 @@ def test_bad_input_is_one_line_and_exit_code_2_before_any_work(softbellman, tmp_
     assert out == ""
     (complaint,) = [line for line in errors.splitlines() if "Stella" not in line and "A.L.E" not in line]
     assert complaint.startswith("softbellman: ")
-    assert message in complaint
+    assert message.replace("MODULES", str(tmp_path / "modules")) in complaint
+    assert "fault of softbellman's own" not in complaint
     assert [path for path in sorted(tmp_path.rglob("*.*")) if "__pycache__" not in str(path)] == before
     assert (tmp_path / "full" / "mine").read_text() == "precious"
 
@@ -214,6 +286,66 @@ def test_the_preset_fits_the_environment_whatever_else_is_named_like_one(softbel
         assert "adam" in out
 
 
+def parsed(line):
+    return arguments.parse(line.split()[0], line.split()[1:])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "compare --operators max mean gym/CartPole-v1 minatar/breakout --preset minatar --seeds 3",
+        "compare --operators max mean gym/CartPole-v1 --seeds 3 minatar/breakout --preset minatar",
+        "compare gym/CartPole-v1 --seeds 3 minatar/breakout --preset minatar --operators max mean",
+        "compare --preset minatar gym/CartPole-v1 --seeds=3 minatar/breakout --operators max mean",
+        "compare --quiet gym/CartPole-v1 minatar/breakout --no-quiet --seeds 3 --preset=minatar --operators max mean",
+    ],
+)
+def test_a_list_ends_where_the_name_of_an_environment_begins(line):
+    command = parsed(line)
+    assert command.environments == ("gym/CartPole-v1", "minatar/breakout")
+    assert (command.operators, command.seeds) == (("max", "mean"), (3,))
+
+
+def test_whatever_takes_a_list_or_a_path_leaves_the_environment_alone():
+    command = parsed("train --network.hidden 64 64 gym/CartPole-v1 --out gym/results")
+    assert command.environment == "gym/CartPole-v1" and command.config.network.hidden == (64, 64)
+    assert command.out == Path("gym/results") and command.preset == "classic-control"
+    command = parsed("train --out atari/results --seeds 3 4 minatar/breakout")
+    assert (command.environment, command.seeds, command.preset) == ("minatar/breakout", (3, 4), "minatar")
+    command = arguments.parse("simulate bias", ["--values", "-1", "0.5", "--operators", "max", "mean"])
+    assert (command.values, command.operators) == ((-1.0, 0.5), ("max", "mean"))
+
+
+def test_none_is_taken_in_any_case_wherever_there_may_be_none():
+    for word in ("none", "None", "NONE"):
+        command = parsed(
+            f"train --learner.reward-clip {word} --loop.test_episodes={word} --minatar.max-steps {word} "
+            f"minatar/breakout --protocol.max-frames-per-game={word} --network.hidden {word}"
+        )
+        assert command.config.learner.reward_clip is command.config.loop.test_episodes is None
+        assert command.config.minatar.max_steps is command.config.protocol.max_frames_per_game is None
+        assert command.config.network.hidden == () and command.environment == "minatar/breakout"
+    assert parsed("train --network.hidden none gym/CartPole-v1").config.network.hidden == ()
+    assert parsed("train gym/CartPole-v1 --network.hidden=none --quiet").config.network.hidden == ()
+    assert parsed("train gym/CartPole-v1 --operator none").operator == "none"  # an operator may be called so
+
+
+def test_a_home_directory_is_meant_wherever_a_path_is_taken(softbellman, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for line in ("train gym/CartPole-v1 --out=~/x", "compare gym/CartPole-v1 --out ~/x", "solve forest --out ~/x"):
+        assert parsed(line).out == tmp_path / "home" / "x"
+    for name in ("report", "resume"):
+        assert parsed(f"{name} ~/x").study == tmp_path / "home" / "x"
+    for name in ("evaluate", "watch"):
+        assert parsed(f"{name} ~/x").run == tmp_path / "home" / "x"
+    (tmp_path / "home").mkdir()
+    content = '{"states": 1, "actions": 1, "gamma": 0.5, "transitions": [[0, 0, 0, 1.0, 1.0]]}'
+    (tmp_path / "home" / "one.json").write_text(content)
+    code, out, errors = softbellman("solve", "~/one.json", "--out", "~/table.csv")
+    assert (code, errors) == (0, "") and "solved" in out
+    assert (tmp_path / "home" / "table.csv").exists() and not (tmp_path / "~").exists()
+
+
 def test_so_few_steps_cannot_teach_an_atari_game(softbellman):
     pytest.importorskip("ale_py")
     _, out, _ = softbellman("train", "atari/breakout", "--preset", "demo-atari", "--dry-run")
@@ -236,11 +368,25 @@ def test_doctor_says_what_works(softbellman):
     assert re.search(r"^ok +Gymnasium +gym/CartPole-v1 starts", out, flags=re.MULTILINE)
 
 
-def test_a_fault_of_our_own_is_one_line_with_the_rest_in_a_file(softbellman, monkeypatch):
-    def broken(_):
+def ours(error):
+    """A command of softbellman's own that raises an error."""
+    space = {}
+    exec(compile(f"def command(_):\n    raise {error}", cli.__file__, "exec"), space)
+    return space["command"]
+
+
+def test_a_fault_of_a_users_is_one_line_and_never_one_of_our_own(softbellman, monkeypatch):
+    def theirs(_):
         raise KeyError("no such thing")
 
-    monkeypatch.setitem(cli._HANDLERS, "doctor", broken)
+    monkeypatch.setitem(cli._HANDLERS, "doctor", theirs)
+    code, out, errors = softbellman("doctor")
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"softbellman: KeyError: 'no such thing' \(.*test_arguments\.py, line \d+\)\n", errors)
+
+
+def test_a_fault_of_our_own_is_one_line_with_the_rest_in_a_file(softbellman, monkeypatch):
+    monkeypatch.setitem(cli._HANDLERS, "doctor", ours("KeyError('no such thing')"))
     code, _, errors = softbellman("doctor")
     assert code == 1
     told = re.fullmatch(r"softbellman: a fault of softbellman's own, KeyError: .* \(all of it: (.*)\)\n", errors)
@@ -248,10 +394,7 @@ def test_a_fault_of_our_own_is_one_line_with_the_rest_in_a_file(softbellman, mon
     assert "Traceback" in Path(told[1]).read_text()
     os.unlink(told[1])
 
-    def absent(_):
-        raise ModuleNotFoundError("No module named 'jax'", name="jax")
-
-    monkeypatch.setitem(cli._HANDLERS, "doctor", absent)
+    monkeypatch.setitem(cli._HANDLERS, "doctor", ours("""ModuleNotFoundError("No module named 'jax'", name="jax")"""))
     code, _, errors = softbellman("doctor")
     assert (code, errors) == (2, 'softbellman: jax is not installed; run: pip install "softbellman[all]"\n')
 

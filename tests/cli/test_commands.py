@@ -111,6 +111,9 @@ CRASH = """
     class Wrong(Failing):
         fault = ValueError("the simulator\\nis gone")
 
+    class Left(Failing):
+        fault = SystemExit("the simulator\\nis gone")
+
     class Stopped(Failing):
         fault = KeyboardInterrupt()
 
@@ -120,6 +123,7 @@ CRASH = """
 
     gymnasium.register("Failing-v0", Failing)
     gymnasium.register("Wrong-v0", Wrong)
+    gymnasium.register("Left-v0", Left)
     gymnasium.register("Stopped-v0", Stopped)
     gymnasium.register("Rich-v0", Rich)
 """
@@ -128,13 +132,12 @@ CRASH = """
 def test_a_run_that_fails_ends_with_code_1_and_one_that_is_stopped_with_code_130(softbellman, tmp_path, monkeypatch):
     (tmp_path / "failing.py").write_text(textwrap.dedent(CRASH))
     monkeypatch.syspath_prepend(tmp_path)
-    for name, error in (("Failing", "RuntimeError"), ("Wrong", "ValueError")):
+    for name, error in (("Failing", "RuntimeError"), ("Wrong", "ValueError"), ("Left", "SystemExit")):
         code, _, errors = softbellman("train", f"gym/failing:{name}-v0", *TINY, "--out", name)
         assert code == 1, errors
         (line,) = errors.splitlines()
-        told = f"gym/failing:{name}-v0 fails in step: {error}: the simulator is gone"
-        assert line.startswith(f"softbellman: the run failed: EnvironmentFault: {told} (")
-        assert "/failing.py, line " in line and f" (all of it: {name}/runs/" in line
+        said = f"gym/failing:{name}-v0 fails in step: {error}: the simulator is gone ({tmp_path / 'failing.py'}, line 16)"
+        assert line.startswith(f"softbellman: the run failed: {said} (all of it: {name}/runs/")
         assert "Traceback" in Path(line.partition("all of it: ")[2].rstrip(")")).read_text()
     code, _, errors = softbellman("train", "gym/failing:Stopped-v0", *TINY, "--out", "b")
     assert (code, errors) == (130, "softbellman: stopped\n")

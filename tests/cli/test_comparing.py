@@ -191,9 +191,8 @@ def test_l17_where_every_run_failed_it_is_said_with_exit_code_1(softbellman, tmp
     *_, page, last = errors.splitlines()
     assert "the page could not be written: no run of study that counts" in page
     file = "study/runs/gym-broken-Broken-v0/max/seed-0/error.txt"
-    fault = "EnvironmentFault: gym/broken:Broken-v0 fails in step: RuntimeError: the simulator is gone"
-    fault += f" ({tmp_path / 'broken.py'}, line 15)"
-    told = f"max: 0 of 1 runs finished; seed 0 failed: {fault} ({file})"
+    reason = "gym/broken:Broken-v0 fails in step: RuntimeError: the simulator is gone"
+    told = f"max: 0 of 1 runs finished; seed 0 failed: {reason} ({tmp_path / 'broken.py'}, line 15) ({file})"
     assert last == f"softbellman: gym/broken:Broken-v0, {told}" and "Traceback" in Path(file).read_text()
     monkeypatch.setattr(module, "train_locally", none_at_all)
     assert softbellman(*words, "--quiet")[0] == 1

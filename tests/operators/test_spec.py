@@ -165,7 +165,7 @@ FAULTY = {
     "attribute": ("import os\nos.no_such_name\n", "AttributeError: module 'os' has no attribute 'no_such_name'"),
     "exits": ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
     "silent": ("import sys\nraise SystemExit\n", "SystemExit"),
-    "lines": ("x = 1\nraise RuntimeError('first\\nsecond')\n", "RuntimeError: first"),
+    "lines": ("x = 1\nraise RuntimeError('first\\nsecond')\n", "RuntimeError: first second"),
     "ours": (
         "from softbellman import operators as ops\nmine = ops.softmax(-1)\n",
         "ValueError: softmax: tau (-1) must",

@@ -6,6 +6,7 @@ import os
 import re
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 
 import numpy as np
@@ -268,16 +269,17 @@ def seeded(tmp_path, monkeypatch, die):
     return comparison(OPERATORS[:1], (1, 3, 4, 5, 2), environments=("gym/seeded:Seeded-v0",))
 
 
-def assert_two_of_five(study):
+def assert_two_of_five(study, module_file):
     assert [read_status(run) for run in study.runs] == ["finished", "failed", "failed", "diverged", "finished"]
     frame = pd.DataFrame(study.metrics()).query("seed in (1, 2)")
     assert frame["agent_steps"].tolist() == [200, 400] * 2
     reasons = [json.loads((run.path / "status.json").read_text()).get("reason") for run in study.runs]
-    assert "gym/seeded:Seeded-v0 fails in step: RuntimeError: the simulator is gone (" in reasons[1]
+    fault = f"gym/seeded:Seeded-v0 fails in step: RuntimeError: the simulator is gone ({module_file}, line 24)"
+    assert reasons[1] == fault
     assert "the loss was not finite at agent step" in reasons[3]
     assert "in step" in (study.runs[1].path / "error.txt").read_text()
     (line,) = outcome(study)
-    assert f"2 of 5 runs finished; seed 3 failed: {reasons[1]} (" in line
+    assert f"2 of 5 runs finished; seed 3 failed: {fault} (" in line
     assert f"seed 4 failed: {reasons[2]} ({study.runs[2].path / 'error.txt'}); seed 5 diverged: the loss" in line
     return reasons[2]
 
@@ -286,14 +288,15 @@ def test_l17_of_five_runs_the_two_that_are_well_finish_whatever_the_others_do(tm
     """In one process, where a run can't be killed, so that the fourth leaves by another way than an exception."""
     planned = seeded(tmp_path, monkeypatch, "raise SystemExit('killed')")
     study = train(planned, tmp_path / "study", TWO, quiet=True, engine=InThisProcess())
-    assert assert_two_of_five(study) == "SystemExit: killed"
+    file = tmp_path / "seeded.py"
+    assert assert_two_of_five(study, file) == f"SystemExit: killed ({file}, line 26)"
 
 
 @pytest.mark.slow
 def test_l17_the_same_in_processes_one_of_which_is_killed(tmp_path, monkeypatch):
     planned = seeded(tmp_path, monkeypatch, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     study = train(planned, tmp_path / "study", TWO, quiet=True)
-    assert assert_two_of_five(study) == "its process was killed by SIGKILL"
+    assert assert_two_of_five(study, tmp_path / "seeded.py") == "its process was killed by SIGKILL"
 
 
 # --------------------------------------------------------------------------------------------- two at the same moment
@@ -432,3 +435,62 @@ def test_compare_in_python(compared, tmp_path, monkeypatch, capsys):
         sb.compare(CARTPOLE, ["max"], settings={"learner.gama": 1})
     with pytest.raises(ValueError, match=r"different presets \(classic-control for gym/X, paper-atari for atari/Y\)"):
         sb.compare(["gym/X", "atari/Y"], ["max"])
+
+
+def test_words_and_numbers_of_numpy_say_what_lists_and_ints_say(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "train_locally", engine := InThisProcess())
+    monkeypatch.setenv("HOME", str(tmp_path))
+    values = {name: value for name, value in SMALL.items() if name != "loop.steps"}
+    of_numpy = {name: np.int64(value) for name, value in values.items()} | {"learner.gamma": np.float32(0.9)}
+    numbers = {"workers": np.int64(2), "threads": 2.0, "quiet": True}
+    study = sb.compare(CARTPOLE, ops.maximum(), np.int64(1), 4e2, out="~/study", settings=of_numpy, **numbers)
+    assert study.path == tmp_path / "study" and len(engine.trained) == 1
+    record = json.loads((study.path / "study.json").read_text())
+    assert (record["operators"], record["seeds"]) == (["max"], [0])
+    assert (record["config"]["learner"]["gamma"], record["config"]["loop"]["steps"]) == (0.9, 400)
+    lists = {"settings": values | {"learner.gamma": 0.9}, "workers": 2, "threads": 2, "quiet": True}
+    for operators, seeds, out in (
+        ("max", 1, str(study.path)),
+        (["max"], np.array([0]), study.path),
+        (("max",), range(1), "~/study"),
+        (iter([ops.maximum()]), iter([np.uint8(0)]), Path("~/study")),
+    ):
+        again = sb.compare([CARTPOLE], operators, seeds, 400, out=out, **lists)
+        assert again.path == study.path and len(engine.trained) == 1  # the same, and nothing is left to train
+    assert sb.Study(str(study.path)).runs == sb.Study("~/study").runs == study.runs
+    grown = sb.compare(CARTPOLE, "max", np.arange(2), 400, out="~/study", **lists)
+    assert grown.seeds == [0, 1] and engine.trained == [("max", 0), ("max", 1)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"operators": ops.maximum}, TypeError, "is no operator; call it"),
+        ({"operators": ["max", 5]}, TypeError, "5 is no operator"),
+        ({"seeds": True}, ValueError, r"seeds \(True\) must be a whole number"),
+        ({"seeds": [0, 1.5]}, ValueError, r"seeds \(1\.5\) must be a whole number"),
+        ({"steps": 10.5}, ValueError, r"steps \(10\.5\) must be a whole number"),
+        ({"workers": "2"}, ValueError, r"workers \('2'\) must be a whole number"),
+        ({"settings": {"loop.steps": np.float64(1e3) + 0.5}}, ValueError, r"loop\.steps .* must be a whole number"),
+        ({"out": "~no_such_user_of_this_machine/x"}, ValueError, "~no_such_user_of_this_machine/x"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused_with_their_name(arguments, kind, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(kind, match=message):
+        sb.compare(**{"environments": CARTPOLE, "operators": "max"} | arguments)
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_a_users_code_raises_before_training_names_its_line(tmp_path, monkeypatch):
+    source = "from softbellman import operators as ops\nimport gymnasium\n@ops.operator\nclass Crash(ops.Operator):\n"
+    source += "    def policy(self, row):\n        return row.zz\nclass NoSimulator(gymnasium.Env):\n"
+    source += "    def __init__(self):\n        raise KeyError('port')\n"
+    (tmp_path / "faulty.py").write_text(f"{source}gymnasium.register('NoSimulator-v0', NoSimulator)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for environment, operator, line in ((CARTPOLE, "faulty:Crash", 6), ("gym/faulty:NoSimulator-v0", "max", 9)):
+        with pytest.raises(ValueError, match=rf"\(.*/faulty.py, line {line}\)$") as caught:
+            sb.compare(environment, operator)
+        assert caught.value.__cause__ is not None and str(caught.value).count("faulty.py") == 1
+    assert not (tmp_path / "runs").exists()

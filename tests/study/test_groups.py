@@ -1,8 +1,11 @@
 """A group is trained from end to end, and what comes of it is on disk, also when something goes wrong."""
 
+import importlib
 import json
+import sys
 import textwrap
 
+import gymnasium
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,6 +22,8 @@ CRASH = """
     import gymnasium
     import numpy as np
 
+    Fault = RuntimeError
+
     class Crash(gymnasium.Env):
         action_space = gymnasium.spaces.Discrete(2)
         observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
@@ -32,7 +37,7 @@ CRASH = """
         def step(self, action):
             self.steps += 1
             if self.steps > 50:
-                raise RuntimeError("the simulator is gone")
+                raise Fault("the simulator is gone")
             return np.zeros(1, np.float32), 0.0, False, False, {}
 
     gymnasium.register("Crash-v0", Crash)
@@ -113,19 +118,21 @@ def crash(tmp_path, monkeypatch):
     config = configs.preset("classic-control").config
     for name, value in TINY.items():
         config = configs.replaced(config, name, value)
-    return Study.create(tmp_path / "study", "gym/crash:Crash-v0", [ops.maximum()], [0], config, {}, [])
+    yield Study.create(tmp_path / "study", "gym/crash:Crash-v0", [ops.maximum()], [0], config, {}, [])
+    gymnasium.registry.pop("Crash-v0", None)
+    sys.modules.pop("crash", None)
 
 
-def test_a_run_that_fails_says_why(crash):
-    with pytest.raises(
-        ValueError, match=r"fails in step: RuntimeError: the simulator is gone \(.*crash\.py, line 18\)"
-    ):
+@pytest.mark.parametrize(
+    ("kind", "said"), [(RuntimeError, "gym/crash:Crash-v0 fails in step: RuntimeError"), (SystemExit, "SystemExit")]
+)
+def test_a_run_that_fails_says_why_and_where(crash, kind, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("crash"), "Fault", kind)
+    with pytest.raises((ValueError, SystemExit), match="the simulator is gone"):
         groups.train(crash)
     status = json.loads((crash.runs[0].path / "status.json").read_text())
-    assert status["state"] == "failed"
-    assert status["reason"].startswith(
-        "EnvironmentFault: gym/crash:Crash-v0 fails in step: RuntimeError: the simulator"
-    )
+    reason = f"{said}: the simulator is gone ({tmp_path / 'crash.py'}, line 20)"
+    assert status == {"state": "failed", "reason": reason}
     assert "in step" in (crash.runs[0].path / "error.txt").read_text()
 
 

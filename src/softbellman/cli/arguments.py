@@ -42,9 +42,9 @@ def parse(name: str, words: list[str]) -> Any:
     command = COMMANDS[name]
     options = dict(_options(command))
     _check_options(name, options, words)
-    environments, rest = _apart(options, words)
-    read = functools.partial(_read, name, command, [*environments, *rest], _greedy(options, rest))
-    return _expanded(_with_its_preset(command, read, environments, rest) if issubclass(command, Training) else read())
+    alone, rest = _apart(options, words)
+    read = functools.partial(_read, name, command, [*alone, *rest], _greedy(options, rest))
+    return _expanded(_with_its_preset(command, read, alone, rest) if issubclass(command, Training) else read())
 
 
 def _with_its_preset(
@@ -81,11 +81,11 @@ class _Option(NamedTuple):
 
 
 def _apart(options: Mapping[str, _Option], words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Takes the names of environments out of the words, since an option that takes many values would take them too.
+    """Parts the words that belong to no option from those that do: the name of an environment ends a list of values.
 
-    In what is left, `none` is written as tyro reads it, and is left out where it stands for no values at all.
+    Among the latter, `none` is written as tyro reads it, and is left out where it stands for no values at all.
     """
-    environments, rest, option = list[str](), list[str](), None
+    alone, rest, option = list[str](), list[str](), None
     for word, following in itertools.pairwise([*words, "--"]):
         if word.startswith("--"):
             name, equals, value = word.partition("=")
@@ -94,17 +94,17 @@ def _apart(options: Mapping[str, _Option], words: Sequence[str]) -> tuple[list[s
                 word = name if option.takes_many else f"{name}=None" if option.takes_none else word
             rest.append(word)
             option = None if equals or (option and option.contrary) else option
-        elif option and not option.takes_many:
+        elif option is None or (option.takes_many and _is_environment(word)):
+            alone.append(word)
+            option = None
+        elif option.takes_many:
+            is_only = rest[-1].startswith("--") and (following.startswith("--") or _is_environment(following))
+            if not (is_only and word.lower() == "none"):
+                rest.append(word)
+        else:
             rest.append("None" if option.takes_none and word.lower() == "none" else word)
             option = None
-        elif _is_environment(word):
-            environments.append(word)
-            option = None
-        else:
-            is_alone = rest[-1:] and rest[-1].startswith("--") and (following[:2] == "--" or _is_environment(following))
-            if not (option and is_alone and word.lower() == "none"):
-                rest.append(word)
-    return environments, rest
+    return alone, rest
 
 
 def _is_environment(word: str) -> bool:
@@ -171,15 +171,15 @@ def _hint(option: str, options: Iterable[str]) -> str:
 
 
 def _greedy(options: Mapping[str, _Option], words: Sequence[str]) -> str:
-    """Says which option took the last of the words that many values may be, if one did."""
-    told, name, values = "", "", list[str]()
+    """Says which options that take many values took which: a word that is missing may be among them."""
+    taken, name = dict[str, list[str]](), ""
     for word in words:
         if word.startswith("--"):
-            name, values = word, []
+            name = word
         elif (option := options.get(name.replace("_", "-"))) and option.takes_many:
-            values.append(word)
-            told = f"; {name} took {' '.join(values)}: write what is missing before it"
-    return told
+            taken.setdefault(name, []).append(word)
+    told = ", ".join(f"{name} took {' '.join(values)}" for name, values in taken.items())
+    return told and f"; write it first ({told})"
 
 
 def _read(name: str, command: type, words: list[str], taken: str, **default: Any) -> Any:
