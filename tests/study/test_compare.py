@@ -323,7 +323,7 @@ def test_l17_of_two_that_make_one_directory_at_the_same_moment_one_is_refused(tm
     made = [each for each in came if isinstance(each, int)]
     assert len(made) == 1 and Study(tmp_path / "study").seeds == made
     assert all("is there already and nothing is overwritten" in each for each in came if isinstance(each, str))
-    assert [path.name for path in (tmp_path / "study").iterdir()] == ["study.json"]
+    assert {path.name for path in (tmp_path / "study").iterdir()} == {"study.json", ".lock"}
 
 
 def test_the_same_comparison_has_the_same_directory_whatever_its_seeds_and_another_has_another():

@@ -42,17 +42,15 @@ def require_backend() -> None:
     require_flags(os.environ.get("XLA_FLAGS", ""))
     import jax
 
-    config: Any = jax.config
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as error:
-        asked = {name: os.environ.get(name) for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")}
-        asked["JAX_PLATFORMS"] = config.jax_platforms  # a script may have set it
+        names = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")
+        asked = {name: getattr(jax.config, name.lower(), None) or os.environ.get(name) for name in names}
         said = " and ".join(f"{name} ({value})" for name, value in asked.items() if value) or "JAX"
         there, _ = _probed(dict.fromkeys(asked, ""))
-        remedy = (
-            f"there is {there} here: set JAX_PLATFORMS={there}, or unset it" if there else "no platform starts here"
-        )
+        remedy = f"there is {there} here: set JAX_PLATFORMS={there}, or unset it"
+        remedy = remedy if there else "no platform starts here"
         reason = f" ({str(error).splitlines()[0]})" if str(error) else ""
         raise ValueError(f"{said} can't be used{reason}; {remedy}") from None
 

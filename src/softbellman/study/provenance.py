@@ -9,6 +9,14 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGES = ("softbellman", "numpy", "jax", "jaxlib", "optax", "gymnasium", "ale-py", "opencv-python-headless")
+# Variables of JAX that change how programs are compiled, and so last bits, as XLA's flags do.
+_COMPILING = (
+    "JAX_DISABLE_MOST_OPTIMIZATIONS",
+    "JAX_EXEC_TIME_OPTIMIZATION_EFFORT",
+    "JAX_MEMORY_FITTING_EFFORT",
+    "JAX_MEMORY_FITTING_LEVEL",
+    "JAX_OPTIMIZATION_LEVEL",
+)
 
 
 def provenance() -> dict[str, Any]:
@@ -28,6 +36,7 @@ def provenance() -> dict[str, Any]:
         "cores": available_cores(),
         "threads": os.environ.get("NPROC"),
         "xla_flags": os.environ.get("XLA_FLAGS"),
+        "jax_variables": {name: os.environ[name] for name in _COMPILING if name in os.environ} or None,
     }
 
 
@@ -37,7 +46,7 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     for package, version in then["versions"].items():
         if now["versions"].get(package) != version:
             notes.append(f"{package} {version} then, {now['versions'].get(package, 'missing')} now")
-    for name in ("python", "machine", "processor", "threads", "xla_flags", "revision"):
+    for name in ("python", "machine", "processor", "threads", "xla_flags", "jax_variables", "revision"):
         if now[name] != then.get(name):
             notes.append(f"{name} {then.get(name)} then, {now[name]} now")
     return notes

@@ -11,6 +11,7 @@ Files are replaced whole: a reader never meets half of one, and a disk that is f
 import csv
 import itertools
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -122,9 +123,14 @@ class Study:
             "provenance": provenance(),
         }
         runs_of(path, record["environments"], record["operators"], record["seeds"])
+
+        def wait(_: str) -> None:
+            require_new(path)
+            time.sleep(0.01)
+
         try:
             path.mkdir(parents=True, exist_ok=True)
-            with locked(path):
+            with locked(path, wait):
                 require_new(path)  # of two processes that try at once, one succeeds
                 write_atomically(path / RECORD, _as_json(record | more))
         except OSError as error:

@@ -29,8 +29,9 @@ def key(seed: int, role: Role) -> jax.Array:
     """
     if not 0 <= seed <= LARGEST_SEED:
         raise ValueError(f"seed ({seed}) must be in 0 .. {LARGEST_SEED}.")
-    words = jnp.array([0, seed], jnp.uint32)  # of this generator, whichever one JAX makes keys for by default
-    return jax.random.fold_in(jax.random.wrap_key_data(words, impl="threefry2x32"), int(role))
+    words = jnp.asarray(np.array([0, seed], np.uint32))
+    own = jax.random.wrap_key_data(words, impl="threefry2x32")  # whichever generator JAX makes keys for by default
+    return jax.random.fold_in(own, int(role))
 
 
 def keys(seeds: Sequence[int], role: Role) -> jax.Array:
