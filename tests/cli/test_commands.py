@@ -136,7 +136,9 @@ def test_a_run_that_fails_ends_with_code_1_and_one_that_is_stopped_with_code_130
         code, _, errors = softbellman("train", f"gym/failing:{name}-v0", *TINY, "--out", name)
         assert code == 1, errors
         (line,) = errors.splitlines()
-        said = f"gym/failing:{name}-v0 fails in step: {error}: the simulator is gone ({tmp_path / 'failing.py'}, line 16)"
+        said = (
+            f"gym/failing:{name}-v0 fails in step: {error}: the simulator is gone ({tmp_path / 'failing.py'}, line 16)"
+        )
         assert line.startswith(f"softbellman: the run failed: {said} (all of it: {name}/runs/")
         assert "Traceback" in Path(line.partition("all of it: ")[2].rstrip(")")).read_text()
     code, _, errors = softbellman("train", "gym/failing:Stopped-v0", *TINY, "--out", "b")
