@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from softbellman import operators as ops
-from softbellman.cli import comparing, theory, training
+from softbellman.cli import comparing, paper, theory, training
 from softbellman.cli.arguments import parse
 from softbellman.cli.commands import COMMANDS, Operators
 from softbellman.cli.tables import complain, print_table
@@ -83,7 +83,7 @@ def _run(words: list[str]) -> int:
     if name == "--version":
         print(f"softbellman {importlib.metadata.version('softbellman')}")
         return 0
-    if rest and f"{name} {rest[0]}" in COMMANDS:
+    if rest and any(known.startswith(f"{name} ") for known in COMMANDS):
         name, *rest = f"{name} {rest[0]}", *rest[1:]
     if name not in COMMANDS:
         raise ValueError(f"unknown command {name!r}{nearest(name, COMMANDS)} (there are {', '.join(COMMANDS)})")
@@ -129,5 +129,9 @@ _HANDLERS: dict[str, Callable[[Any], int]] = {
     "solve": theory.solve,
     "simulate bias": theory.simulate_bias,
     "simulate comparison": theory.simulate_comparison,
+    "paper list": paper.list_views,
+    "paper run": paper.run,
+    "paper check": paper.check,
+    "paper page": paper.page,
     "doctor": training.doctor,
 }

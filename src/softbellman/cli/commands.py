@@ -289,6 +289,61 @@ class SimulateComparison:
     picture: Literal["png", "svg", "pdf"] = "png"
 
 
+_View = Annotated[str, Positional, arg(metavar="NAME")]
+
+
+@dataclass(frozen=True)
+class PaperList:
+    """Lists the paper's figures and tables, and the scales to run them at."""
+
+
+@dataclass(frozen=True)
+class PaperRun:
+    """Trains what a figure or table of the paper lacks, draws it, and gives the verdicts on its claims.
+
+    Attributes:
+        name: a name that `softbellman paper list` gives, such as `figure-3`, or `all`.
+        scale: `smoke`, seconds and no answer; `laptop`, MinAtar in hours; `full`, the paper's own games, in months.
+        out: directory of the scale's study, which all figures and tables share; by default `runs/paper-<scale>`.
+        workers: groups of runs that train at once; by default one for each core.
+        dry_run: prints what it would take, hours from a short calibration included, and stops.
+    """
+
+    name: _View
+    scale: str = "smoke"
+    out: _Path = None
+    workers: _Integer = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class PaperCheck:
+    """Gives the verdicts on the claims of a figure or table: supported, not supported, or undecided.
+
+    Attributes:
+        name: a name that `softbellman paper list` gives, such as `figure-3`, or `all`.
+        scale: `smoke`, `laptop` or `full`.
+        study: directory of the scale's study; by default `runs/paper-<scale>`.
+    """
+
+    name: _View
+    scale: str = "smoke"
+    study: _Path = None
+
+
+@dataclass(frozen=True)
+class PaperPage:
+    """Writes a page of all figures and tables, ours beside the paper's, with their verdicts.
+
+    Attributes:
+        scale: `smoke`, `laptop` or `full`.
+        study: directory of the scale's study; by default `runs/paper-<scale>`.
+    """
+
+    scale: str = "smoke"
+    study: _Path = None
+
+
 @dataclass(frozen=True)
 class Doctor:
     """Says what works on this machine."""
@@ -305,5 +360,9 @@ COMMANDS: dict[str, type] = {
     "solve": Solve,
     "simulate bias": SimulateBias,
     "simulate comparison": SimulateComparison,
+    "paper list": PaperList,
+    "paper run": PaperRun,
+    "paper check": PaperCheck,
+    "paper page": PaperPage,
     "doctor": Doctor,
 }

@@ -23,7 +23,7 @@ def compare(command: Compare) -> int:
     preset = command.checked_preset()
     operators = [ops.parse(spec) for spec in command.operators]
     seeds = _seeds(command)
-    _leave_memory_of_the_gpu()
+    leave_memory_of_the_gpu()
     from softbellman.study.compare import prepare, resources_for
     from softbellman.study.store import Study
 
@@ -58,7 +58,7 @@ def _seeds(command: Compare) -> Sequence[int]:
 
 def resume(command: Resume, study: "Study") -> int:
     """Goes on with a comparison."""
-    _leave_memory_of_the_gpu()
+    leave_memory_of_the_gpu()
     from softbellman.study.compare import prepare, resources_for
 
     operators = [ops.parse(spec) for spec in study.operators]
@@ -162,6 +162,6 @@ def _warnings(comparison: "Comparison") -> list[tuple[str, str]]:
     return [("note", line) for line in dict.fromkeys(line for plan in comparison.plans for line in plan.warnings())]
 
 
-def _leave_memory_of_the_gpu() -> None:
+def leave_memory_of_the_gpu() -> None:
     """Has JAX, before it loads, take no more of a GPU than it needs: the workers use it too."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

@@ -204,7 +204,7 @@ def draw_panel(
             filled.set_gid(f"{name}.o{number}.band")
             bands += edges
     axis.set(xlabel=unit, ylabel=panel.label, xlim=(0, None))
-    axis.xaxis.set_major_formatter(_thousands)
+    axis.xaxis.set_major_formatter(thousands)
     tidy(axis)
     if not any(np.isfinite(line).any() for line in shown):
         axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", color="0.5")
@@ -304,10 +304,10 @@ def _marker(x: np.ndarray) -> str:
     return "o" if len(x) <= FEW_POINTS else ""
 
 
-def _thousands(value: float, _: int) -> str:
+def thousands(value: float, _: int) -> str:
     """Writes a number of agent steps in as few letters as it takes.
 
-    >>> [_thousands(value, 0) for value in (0, 500, 2500, 50_000, 1_500_000)]
+    >>> [thousands(value, 0) for value in (0, 500, 2500, 50_000, 1_500_000)]
     ['0', '500', '2.5k', '50k', '1.5M']
     """
     for unit, letter in ((1e6, "M"), (1e3, "k")):

@@ -16,7 +16,7 @@ def require_new(path: Path) -> None:
         ValueError: if it does, or if it is no directory.
     """
     try:
-        if path.exists() and (not path.is_dir() or not all(_is_leftover(each.name) for each in path.iterdir())):
+        if path.exists() and (not path.is_dir() or not all(_is_in_nobodys_way(each.name) for each in path.iterdir())):
             raise ValueError(f"{path} is there already and nothing is overwritten; name another directory with --out")
     except OSError as error:
         raise unwritable(path, error) from None
@@ -58,9 +58,9 @@ def unwritable(path: Path, error: OSError, remedy: str = "name another directory
     return ValueError(f"{path} can't be written ({error.strerror or error}{where}); {remedy}")
 
 
-def _is_leftover(name: str) -> bool:
-    """Says whether a try that could not be completed left a file of this name: such a one is in nobody's way."""
-    return name in (LOCK, CLAIM) or name.startswith(f".{RECORD}.")
+def _is_in_nobodys_way(name: str) -> bool:
+    """Says whether a name is in nobody's way: of what a failed try left, or of the paper's figures that need no run."""
+    return name in (LOCK, CLAIM, "paper") or name.startswith(f".{RECORD}.")
 
 
 def _require_writable(path: Path) -> None:

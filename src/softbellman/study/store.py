@@ -4,6 +4,7 @@
     <study>/runs/<environment>/<operator>/seed-<k>/   metrics.csv, status.json, best.safetensors, final.safetensors
     <study>/groups/<id>/                              runs that train together, and their exact state, until they end
     <study>/report/                                   see `study.report`
+    <study>/paper/                                    see `paper.view`; may be there before the study is
 
 Files are replaced whole: a reader never meets half of one, and a disk that is full spoils none.
 """

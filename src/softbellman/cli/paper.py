@@ -1,0 +1,172 @@
+"""The paper's figures and tables on the command line: listed, run, checked, and put on a page."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from softbellman.cli.commands import PaperCheck, PaperList, PaperPage, PaperRun
+from softbellman.cli.comparing import leave_memory_of_the_gpu
+from softbellman.cli.tables import complain, print_lines, print_table
+from softbellman.study.stopping import EXIT_CODE
+
+if TYPE_CHECKING:
+    from softbellman.paper.grid import Scale
+    from softbellman.paper.results import Results
+    from softbellman.paper.verdicts import Verdict
+    from softbellman.paper.view import View
+    from softbellman.study.store import Study
+
+
+def list_views(command: PaperList) -> int:
+    """Prints every figure and table, and the scales."""
+    from softbellman.paper.grid import SCALES
+    from softbellman.paper.views import VIEWS
+
+    print_lines([(view.name, view.title) for view in VIEWS.values()])
+    print()
+    print_lines([(f"scale {scale.name}", scale.summary) for scale in SCALES.values()])
+    return 0
+
+
+def run(command: PaperRun) -> int:
+    """Trains what a figure or table lacks, and writes it; the exit code is 1 if a run failed, 130 if stopped."""
+    from softbellman.paper import grid, views
+
+    chosen, scale = views.find(command.name), grid.find_scale(command.scale)
+    out = command.out or scale.folder
+    study = grid.open_study(scale, out)
+    specs = {spec for view in chosen for spec in view.operators(scale)}
+    code = 0
+    if specs:
+        leave_memory_of_the_gpu()
+        code = _train(command, scale, specs, out, study)
+    elif command.dry_run:
+        print_lines([("runs", "none: it is measured anew each time, in seconds")])
+    if command.dry_run or code == EXIT_CODE:
+        return code
+    results, _ = _read(scale, out)
+    for view in chosen:
+        data = view.data(results)
+        _print_view(view, results, data)
+        paths = view.write(results, data, view.analyse(data), out / "paper")
+        print_lines([("written", ", ".join(map(str, paths)))])
+    return code
+
+
+def check(command: PaperCheck) -> int:
+    """Prints verdicts alone."""
+    from softbellman.paper import grid, views
+
+    chosen, scale = views.find(command.name), grid.find_scale(command.scale)
+    results, study = _read(scale, command.study or scale.folder)
+    _require(study, chosen, scale, command.study or scale.folder)
+    shown = set()
+    for view in chosen:
+        verdicts = [verdict for verdict in view.check(view.data(results)) if verdict.name not in shown]
+        shown |= {verdict.name for verdict in verdicts}  # a claim may belong to two views
+        print_lines([(view.name, view.title)])
+        _print_verdicts(verdicts)
+    return 0
+
+
+def page(command: PaperPage) -> int:
+    """Writes the page of a scale, and prints its first sentence."""
+    from softbellman.paper import grid, page, views
+    from softbellman.paper.claims import CLAIMS
+    from softbellman.paper.verdicts import judge
+
+    scale = grid.find_scale(command.scale)
+    folder = command.study or scale.folder
+    results, study = _read(scale, folder)
+    _require(study, list(views.VIEWS.values()), scale, folder)
+    path = page.write(results, study, folder / "paper" / "index.html")
+    verdicts = [judge(claim, results) for claim in CLAIMS]
+    print_lines([("found", page.first_sentence(results, verdicts)), ("page", str(path))])
+    return 0
+
+
+def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study: "Study | None") -> int:
+    """Trains what some operators lack, or says what it would take."""
+    from softbellman.paper.grid import plan_runs
+    from softbellman.study.compare import resources_for, train
+    from softbellman.study.launch import outcome
+    from softbellman.study.stopping import Stopped
+
+    comparison = plan_runs(scale, specs, study)
+    resources = resources_for(comparison.cells, command.workers, None, study)
+    work = comparison.work(out, resources.workers)
+    print_lines([("scale", f"{scale.name}: {scale.summary}"), *comparison.summary(work, resources)])
+    if command.dry_run:
+        if work.sizes:
+            from softbellman.paper import budget
+
+            print_lines(budget.summary(comparison, work, resources, budget.calibrate(comparison, resources)))
+        print_lines([("directory", str(out))])
+        return 0
+    if not work.sizes:
+        return 0
+    try:
+        trained = train(comparison, out, resources, command=sys.argv[1:])
+    except Stopped:
+        return complain("stopped; the same command goes on", EXIT_CODE)
+    faults = outcome(trained)
+    for fault in faults:
+        complain(fault, 1)
+    return 1 if faults else 0
+
+
+def _read(scale: "Scale", folder: Path) -> "tuple[Results, Study | None]":
+    """Reads the results of a scale; the random policy is played first where its score is not known yet."""
+    from softbellman.paper import grid, results
+    from softbellman.study import chance
+
+    study = grid.open_study(scale, folder)
+    if study is not None and not scale.is_atari:  # those of Atari's games were published
+        chance.measure(study, lambda text: print_lines([("note", text)]))
+    return results.read(scale, study), study
+
+
+def _require(study: "Study | None", chosen: "Sequence[View]", scale: "Scale", folder: Path) -> None:
+    if study is None and any(view.operators(scale) for view in chosen):
+        name = chosen[0].name if len(chosen) == 1 else "all"
+        raise ValueError(
+            f"{folder} holds no study yet; train one with softbellman paper run {name} --scale {scale.name}, or name "
+            "another directory with --study"
+        )
+
+
+def _print_view(view: "View", results: "Results", data: Any) -> None:
+    rows = view.analyse(data)
+    print_lines([(view.name, view.title), ("the paper", view.expected)])
+    for game in dict.fromkeys(row.get("game", "") for row in rows):
+        for quantity in dict.fromkeys(row.get("quantity", "") for row in rows):
+            _print_rows([row for row in rows if (row.get("game", ""), row.get("quantity", "")) == (game, quantity)])
+    print_lines([("meaning", view.notes)])
+    if not view.measure and (missing := view.missing(results)).runs:
+        print_lines([("so far", str(missing))])
+    _print_verdicts(view.check(data))
+
+
+def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
+    """Prints rows of one game and quantity, which stand above them."""
+    from softbellman.paper.view import lay_out
+
+    above = ("game", "quantity")
+    said = ", ".join(rows[0][name] for name in above if name in rows[0])
+    if said:
+        print(said)
+    print_table(*lay_out(rows, left_out=above))
+
+
+def _print_verdicts(verdicts: "Sequence[Verdict]") -> None:
+    from softbellman.paper.page import described
+
+    for verdict in verdicts:
+        claimed = f" (claimed {verdict.claimed})" if verdict.claimed else ""
+        print_lines([(verdict.state, f"{verdict.name}: {verdict.says}{claimed}"), ("", f"{verdict.reason}")])
+        so_far = ", so far" if verdict.so_far else ""
+        print_lines(
+            ("", f"{shown.label}, from {shown.reading}: {described(shown.estimate)}, n = {shown.estimate.n}{so_far}")
+            for shown in verdict.shown
+        )

@@ -1,0 +1,96 @@
+"""The arms that the claims compare: operators, and families of them whose parameter is chosen for each game and seed.
+
+No run is judged by a choice that it took part in: a parameter is chosen by the mean final score of the other seeds.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from softbellman.paper.expected import TABLE_A1
+from softbellman.paper.grid import PAPERS_PARAMETERS, Scale
+from softbellman.paper.results import Results
+from softbellman.study.choice import Chosen, choose_parameter
+from softbellman.study.scores import Scores
+
+ARMS = {
+    "DQN": "max",
+    "DDQN": "double(max)",
+    "S-DQN": "softmax({:g})",
+    "S-DDQN": "double(softmax({:g}))",
+    "mellowmax": "mellowmax({:g})",
+}
+"""Each arm's operator, `{:g}` standing for a parameter that is chosen."""
+
+WHOLE, PAPERS, FIXED = "the whole grid", "1, 5, 10", "Table A1"
+"""How parameters are chosen: from the scale's grid, from what it shares with the paper's, or as the paper has them."""
+
+
+class Arm(NamedTuple):
+    """What stands for an arm.
+
+    Attributes:
+        name: a name of `ARMS`.
+        operators: `[game, seed]` the operator taken; None where none could be chosen.
+        results: the results that it is a part of.
+    """
+
+    name: str
+    operators: np.ndarray
+    results: Results
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """Return what the arm has, `[game, seed, ...]`, of `[game, operator, seed, ...]`; NaN where none was chosen."""
+        taken = np.full((values.shape[0], *values.shape[2:]), np.nan)
+        for (game, seed), spec in np.ndenumerate(self.operators):
+            if spec is not None:
+                taken[game, seed] = values[game, self.results.scale.operators.index(spec), seed]
+        return taken
+
+    def described(self, game: int) -> str:
+        """Name the operators taken in a game, each with the number of its seeds if they differ."""
+        taken = Counter(spec or "none" for spec in self.operators[game]).most_common()
+        if len(taken) == 1:
+            return taken[0][0]
+        return ", ".join(f"{spec} x{times}" for spec, times in taken)
+
+
+def readings(scale: Scale) -> tuple[str, ...]:
+    """List how parameters can be chosen at a scale; verdicts are given by the first."""
+    papers = (PAPERS,) if candidates(scale, "S-DQN", PAPERS) != candidates(scale, "S-DQN", WHOLE) else ()
+    return (WHOLE, *papers, *((FIXED,) if scale.is_atari else ()))
+
+
+def candidates(scale: Scale, name: str, reading: str = WHOLE) -> tuple[str, ...]:
+    """List the operators of an arm that a reading chooses from."""
+    parameters = [n for n in scale.parameters if reading != PAPERS or n in PAPERS_PARAMETERS]
+    return tuple(dict.fromkeys(ARMS[name].format(number) for number in parameters))
+
+
+def take(results: Results, name: str, reading: str = WHOLE) -> Arm:
+    """Choose what stands for an arm in every game and for every seed.
+
+    With the tau of Table A1, mellowmax is chosen from the whole grid: the paper does not say which omega it took.
+    """
+    scale, shape = results.scale, (len(results), len(results.scale.seeds))
+    specs, fixed = candidates(scale, name, reading), TABLE_A1.get(name)
+    if reading == FIXED and fixed:
+        rows = [(ARMS[name].format(fixed[game]),) * shape[1] for game in scale.games]
+    elif len(specs) == 1:
+        rows = [specs * shape[1]] * shape[0]
+    else:
+        rows = [choose(results, game, specs).left_out.operators for game in range(shape[0])]
+    taken = np.empty(shape, dtype=object)
+    for game, row in enumerate(rows):
+        taken[game] = row
+    return Arm(name, taken, results)
+
+
+def choose(results: Results, game: int, specs: tuple[str, ...]) -> Chosen:
+    """Choose among operators by their final scores in a game, as `study.choice` does."""
+    scale = results.scale
+    scores = Scores(
+        results.final, scale.environments, scale.operators, scale.seeds, results.states, "final score, for choices"
+    )
+    return choose_parameter(scores, specs, game=scale.environments[game])

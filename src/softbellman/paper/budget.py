@@ -1,0 +1,93 @@
+"""What the runs of a scale will take: agent steps, memory, disk, and hours from a short calibration on this machine."""
+
+import math
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from softbellman.envs import is_device
+from softbellman.paper.results import duration
+from softbellman.study.compare import Comparison, Resources, prepare, train
+from softbellman.study.config import Config
+from softbellman.study.engines import Engine
+from softbellman.study.launch import Work
+from softbellman.study.scores import read_column
+from softbellman.study.store import with_settings
+
+DEVICE_STEPS, HOST_STEPS = 10_000, 1_500  # agent steps of a phase of the calibration
+_ROW_BYTES = 600  # of metrics.csv; 540 to 580 were seen
+
+
+class Calibration(NamedTuple):
+    """What a short training on this machine gave.
+
+    Attributes:
+        steps_per_second: agent steps of all workers together, tests included.
+        run_bytes: bytes on disk of a run's parameters.
+        told: how it was calibrated.
+    """
+
+    steps_per_second: float
+    run_bytes: int
+    told: str
+
+
+def calibrate(comparison: Comparison, resources: Resources, engine: Engine | None = None) -> Calibration:
+    """Train as many runs side by side as there are workers, two short phases each, and take the pace of the second.
+
+    In the first one programs are compiled. Updates begin early, tests have the share of the time that they will have.
+
+    Args:
+        comparison: what will be trained; its first environment and operator are calibrated with.
+        resources: what it is trained with.
+        engine: what trains groups; None: processes on this machine.
+    """
+    environment, workers = comparison.environments[0], resources.workers
+    steps = DEVICE_STEPS if is_device(environment) else HOST_STEPS
+    config = _shortened(comparison.config, steps)
+    short = prepare([environment], comparison.operators[:1], range(workers), config)
+    with tempfile.TemporaryDirectory(prefix="softbellman-") as folder:
+        study = train(short, Path(folder) / "study", resources, quiet=True, engine=engine)
+        clocks = [read_column(run, "seconds") for run in study.runs]
+        size = max(sum(file.stat().st_size for file in run.path.glob("*.safetensors")) for run in study.runs)
+    pace = sum(steps / (clock[1] - clock[0]) for clock in clocks)
+    told = (
+        f"{workers} side by side on {environment} with {comparison.specs[0]}, {steps:,} agent steps each after as many "
+        f"to compile, updates from step {config.learner.replay_start_steps:,} on: {pace:,.0f} steps a second together"
+    )
+    return Calibration(pace, size, told)
+
+
+def summary(comparison: Comparison, work: Work, resources: Resources, found: Calibration) -> list[tuple[str, str]]:
+    """Say what is left to train and what it will take: a few labels, each with a text."""
+    config, at_once = comparison.config, min(resources.workers, len(work.sizes))
+    begun = sum(len(group.unfinished) * (config.loop.steps - group.saved_steps) for group in work.begun)
+    steps = begun + config.loop.steps * sum(map(len, work.fresh))
+    runs = sum(size for _, size in work.sizes)
+    phases = math.ceil(config.loop.steps / config.loop.epoch_steps)
+    kept = runs * (found.run_bytes + phases * _ROW_BYTES)
+    saved = comparison.replay_bytes(work, at_once) * config.checkpoint.keep if config.checkpoint.replay else 0
+    return [
+        ("agent steps", f"{steps:,} in all, {runs} runs"),
+        ("disk", f"{kept:,} bytes that stay, and up to {saved:,} for checkpoints while it trains"),
+        ("time", f"{duration(steps / found.steps_per_second / 3600)}, {at_once} groups at once"),
+        ("calibrated", found.told),
+    ]
+
+
+def _shortened(config: Config, steps: int) -> Config:
+    share, loop = steps / config.loop.epoch_steps, config.loop
+    games = None if loop.test_episodes is None else max(1, round(loop.test_episodes * share))
+    return with_settings(
+        config,
+        {
+            "loop.steps": 2 * steps,
+            "loop.epoch_steps": steps,
+            "loop.test_steps": max(1, round(loop.test_steps * share)),
+            "loop.test_episodes": games,
+            "loop.held_out_states": 320,
+            "loop.gradient_batches": 1,
+            "learner.replay_capacity": 2 * steps,
+            "learner.replay_start_steps": steps // 3,
+        },
+    )

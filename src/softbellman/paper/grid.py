@@ -1,0 +1,203 @@
+"""The one grid of runs behind the paper's training figures and tables, at three scales: docs/claims.md, as code.
+
+All views of a scale share one study, so that no run is trained twice. It grows: a view adds the operators it needs.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from softbellman import operators as ops
+from softbellman.envs import nearest
+from softbellman.study.config import Config, preset
+from softbellman.study.store import Study, decisive, with_settings
+
+if TYPE_CHECKING:
+    from softbellman.study.compare import Comparison
+
+PAPERS_PARAMETERS = (1, 5, 10)
+"""The paper's grid of tau and omega."""
+
+
+class Scale(NamedTuple):
+    """How much is run.
+
+    Attributes:
+        name: what `--scale` takes.
+        summary: one line.
+        environments: names of the environments.
+        parameters: the grid of tau and omega, increasing.
+        seeds: the seeds of each operator in each environment.
+        preset: name of the preset.
+        settings: values by dotted name in place of the preset's.
+        final_phases: how many of the last test phases a final score is the mean of.
+        differs: what is not as in the paper, in a sentence.
+        decides: whether its runs are long enough for a verdict.
+    """
+
+    name: str
+    summary: str
+    environments: tuple[str, ...]
+    parameters: tuple[int, ...]
+    seeds: tuple[int, ...]
+    preset: str
+    settings: Mapping[str, Any]
+    final_phases: int
+    differs: str
+    decides: bool = True
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Specs of the whole grid's operators."""
+        return operators(self.parameters)
+
+    @property
+    def config(self) -> Config:
+        """The configuration of every run."""
+        return with_settings(preset(self.preset).config, self.settings)
+
+    @property
+    def phases(self) -> int:
+        """Test phases of a run."""
+        loop = self.config.loop
+        return loop.steps // loop.epoch_steps
+
+    @property
+    def is_atari(self) -> bool:
+        """Whether its games are the paper's own."""
+        return all(environment.startswith("atari/") for environment in self.environments)
+
+    @property
+    def games(self) -> tuple[str, ...]:
+        """The games' names, without what they are games of."""
+        return tuple(environment.partition("/")[2] for environment in self.environments)
+
+    @property
+    def folder(self) -> Path:
+        """Where its study is unless another directory is named."""
+        return Path("runs") / f"paper-{self.name}"
+
+
+def operators(parameters: Iterable[float]) -> tuple[str, ...]:
+    """List the operators of a grid of tau and omega.
+
+    >>> operators([5])
+    ('max', 'double(max)', 'softmax(5)', 'double(softmax(5))', 'mellowmax(5)')
+    """
+    grids = ("softmax({:g})", "double(softmax({:g}))", "mellowmax({:g})")
+    parameters = tuple(parameters)
+    return ("max", "double(max)", *(grid.format(number) for grid in grids for number in parameters))
+
+
+_SMOKE = Scale(
+    name="smoke",
+    summary="MinAtar's breakout for 4,000 agent steps: shows in seconds that everything works, and decides nothing",
+    environments=("minatar/breakout",),
+    parameters=(1, 30),
+    seeds=(0, 1),
+    preset="demo-minatar",
+    settings={
+        "loop.steps": 4_000,
+        "loop.epoch_steps": 1_000,
+        "loop.test_steps": 1_000,
+        "loop.test_episodes": 10,
+        "loop.held_out_states": 320,
+        "loop.gradient_batches": 5,
+        "learner.replay_capacity": 5_000,
+        "learner.replay_start_steps": 500,
+        "learner.epsilon_decay_steps": 2_000,
+        "learner.target_period_updates": 100,
+    },
+    final_phases=1,
+    differs=(
+        "One game of MinAtar in place of six of Atari, 4,000 agent steps a run in place of 50,000,000, two seeds: "
+        "nothing is learned in so few steps."
+    ),
+    decides=False,
+)
+_LAPTOP = Scale(
+    name="laptop",
+    summary="three games of MinAtar that the paper has too, 600,000 agent steps, 5 seeds: 300 runs",
+    environments=("minatar/breakout", "minatar/asterix", "minatar/seaquest"),
+    parameters=(1, 5, 10, 30, 100, 300),
+    seeds=(10, 11, 12, 13, 14),
+    preset="sharp-minatar",
+    settings={},
+    final_phases=3,
+    differs=(
+        "MinAtar's games in place of Atari's: boards of 10 x 10 in place of screens, other scores, raw rewards; "
+        "600,000 agent steps a run in place of 50,000,000; Adam in place of RMSProp; tau and omega up to 300, since "
+        "values of MinAtar's actions lie closer together."
+    ),
+)
+_FULL = Scale(
+    name="full",
+    summary="the paper's six games of Atari, 50,000,000 agent steps, 5 seeds: 330 runs",
+    environments=tuple(
+        f"atari/{game}" for game in ("qbert", "ms_pacman", "crazy_climber", "breakout", "asterix", "seaquest")
+    ),
+    parameters=PAPERS_PARAMETERS,
+    seeds=(0, 1, 2, 3, 4),
+    preset="paper-atari",
+    settings={},
+    final_phases=10,
+    differs="Every departure from the paper and its code has a number in docs/deviations.md.",
+)
+
+SCALES = {scale.name: scale for scale in (_SMOKE, _LAPTOP, _FULL)}
+
+
+def find_scale(name: str) -> Scale:
+    """Return a scale by name.
+
+    Raises:
+        ValueError: for an unknown name; the nearest and all others are listed.
+    """
+    if name not in SCALES:
+        raise ValueError(f"unknown scale {name!r}{nearest(name, SCALES)} (there are {', '.join(SCALES)})")
+    return SCALES[name]
+
+
+def open_study(scale: Scale, path: Path) -> Study | None:
+    """Open the study of a scale, or return None if the directory has none.
+
+    Raises:
+        ValueError: if it holds a study that is none of this scale, or none that can be read.
+    """
+    if not (path / "study.json").exists():
+        return None
+    study = Study(path)
+    if faults := _faults(scale, study):
+        other = next((f"of scale {each.name}" for each in SCALES.values() if not _faults(each, study)), "of no scale")
+        raise ValueError(
+            f"{path} holds a study {other}, not of {scale.name} ({'; '.join(faults)}); name another directory or scale"
+        )
+    return study
+
+
+def plan_runs(scale: Scale, specs: Collection[str], study: Study | None) -> "Comparison":
+    """Check the comparison that trains operators of a scale, beside those that its study has already.
+
+    Args:
+        scale: the scale.
+        specs: the operators wanted.
+        study: the study, as `open_study` returned it.
+    """
+    from softbellman.study.compare import prepare
+
+    wanted = {*specs, *(study.operators if study else ())}
+    chosen = [ops.parse(spec) for spec in scale.operators if spec in wanted]
+    return prepare(scale.environments, chosen, scale.seeds, scale.config)
+
+
+def _faults(scale: Scale, study: Study) -> list[str]:
+    """Say in what a study is none of a scale: it may lack runs, and have no others."""
+    faults = []
+    for name in ("environments", "operators", "seeds"):
+        strange = [str(value) for value in getattr(study, name) if value not in getattr(scale, name)]
+        faults += [f"{name} {', '.join(strange)}"] if strange else []
+    there, asked = ({"loop.steps": c.loop.steps} | decisive(c) for c in (study.config, scale.config))
+    changed = [name for name in asked if asked[name] != there[name]]
+    more = f" and {len(changed) - 3} more settings" if len(changed) > 3 else ""
+    named = ", ".join(f"{name} {there[name]} there, {asked[name]} asked for" for name in changed[:3])
+    return [*faults, *([named + more] if changed else [])]

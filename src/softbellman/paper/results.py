@@ -1,0 +1,234 @@
+"""What a scale's runs measured, read once: arrays over games, operators, seeds and test phases.
+
+A run counts if it finished or diverged. One that diverged has the random policy's score, and no values or gradients.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from softbellman.paper.grid import Scale
+from softbellman.study import chance
+from softbellman.study.normalised import ATARI
+from softbellman.study.scores import best_score, read_column
+from softbellman.study.store import Study, read_status
+
+COLUMNS = (
+    *("test_return", "updates", "held_out_value", "overestimation"),
+    *("gradient_norm", "gradient_norm_of_mean", "gradient_variance", "seconds"),
+)
+
+
+_NUMBER = re.compile(r"[\d.]+")
+
+
+class Missing(NamedTuple):
+    """Runs that a view or a claim lacks.
+
+    Attributes:
+        runs: how many are missing.
+        asked: how many there are in all.
+        text: which, in a few words.
+        hours: how long they would take one worker at the pace of those that ended; None if none has.
+    """
+
+    runs: int
+    asked: int
+    text: str
+    hours: float | None
+
+    def __str__(self) -> str:
+        """Say how many, which, and how long they would take."""
+        if not self.runs:
+            return "none"
+        time = "unknown, for no run has ended" if self.hours is None else f"{duration(self.hours)} of one worker"
+        return f"{self.runs} of {self.asked} runs are missing ({self.text}); the time they take is {time}"
+
+
+class Results(NamedTuple):
+    """What the runs of a scale measured.
+
+    Attributes:
+        scale: the scale; its games, operators and seeds are the axes.
+        states: `[game, operator, seed]` how each run stands, as `study.scores.Scores.states`.
+        columns: of `metrics.csv`, by name, `[game, operator, seed, phase]`; NaN of runs that did not finish.
+        random: `[game]` the random policy's mean score; NaN if it is not known.
+        final: `[game, operator, seed]` mean score of the last phases; NaN: the run does not count.
+        maximum: likewise, best test phase.
+        learning: likewise, mean of all phases.
+    """
+
+    scale: Scale
+    states: np.ndarray
+    columns: Mapping[str, np.ndarray]
+    random: np.ndarray
+    final: np.ndarray
+    maximum: np.ndarray
+    learning: np.ndarray
+
+    @property
+    def counted(self) -> np.ndarray:
+        """`[game, operator, seed]` which runs count."""
+        return (self.states == "finished") | (self.states == "diverged")
+
+    @property
+    def agent_steps(self) -> np.ndarray:
+        """`[phase]` agent steps before each test phase."""
+        return self.scale.config.loop.epoch_steps * np.arange(1, self.scale.phases + 1)
+
+    def late(self, values: np.ndarray) -> np.ndarray:
+        """Average `[..., phase]` over the phases of the final score."""
+        return mean(values[..., -self.scale.final_phases :])
+
+    def early(self, values: np.ndarray) -> np.ndarray:
+        """Average `[..., phase]` over as many phases, which end a quarter of the way into the run."""
+        end = max(self.scale.phases // 4, self.scale.final_phases)
+        return mean(values[..., end - self.scale.final_phases : end])
+
+    def of(self, spec: str, values: np.ndarray) -> np.ndarray:
+        """Return what an operator has of `[game, operator, ...]`."""
+        return values[:, self.scale.operators.index(spec)]
+
+    @property
+    def score_scale(self) -> np.ndarray:
+        """`[game]` the largest mean final score of an operator minus the random policy's; NaN if that is not positive.
+
+        A negative scale would change signs: where no operator plays better than random actions, none is compared.
+        """
+        best = np.max(mean(self.final), axis=1, initial=-np.inf, where=~np.isnan(mean(self.final)))
+        return np.where(best > self.random, best - self.random, np.nan)
+
+    @property
+    def value_scale(self) -> np.ndarray:
+        """`[game]` the mean absolute value of DQN; NaN if it is not positive."""
+        found = mean(np.abs(self.late(self.of("max", self.columns["held_out_value"]))))
+        return np.where(found > 0, found, np.nan)
+
+    def missing(self, specs: Collection[str], games: Sequence[int] | None = None) -> Missing:
+        """Say which runs of some operators do not count, in some games, by default all."""
+        rows = range(len(self.scale.games)) if games is None else games
+        places = [self.scale.operators.index(spec) for spec in self.scale.operators if spec in specs]
+        cells = [(game, place, seed) for place in places for game in rows for seed in range(len(self.scale.seeds))]
+        lacking = [cell for cell in cells if not self.counted[cell]]
+        each = len(rows) * len(self.scale.seeds)
+        alike: dict[int, list[str]] = {}
+        for place in places:
+            alike.setdefault(sum(cell[1] == place for cell in lacking), []).append(self.scale.operators[place])
+        text = "; ".join(f"{n} of {each} of {_shortly(named)}" for n, named in sorted(alike.items()) if n)
+        return Missing(len(lacking), len(cells), text, self._hours(lacking))
+
+    def _hours(self, cells: Sequence[tuple[int, int, int]]) -> float | None:
+        """Estimate the hours of one worker that runs take, from those of the same game that ended, else of all."""
+        paces = [
+            _seconds_each(self.columns["seconds"][game, :, :, -1], self.scale.operators) for game in range(len(self))
+        ]
+        known = [pace for pace in paces if pace is not None]
+        if not known:
+            return None
+        return sum(paces[game] or float(np.mean(known)) for game, _, _ in cells) / 3600
+
+    def __len__(self) -> int:
+        """Count the games."""
+        return len(self.scale.games)
+
+
+def read(scale: Scale, study: Study | None) -> Results:
+    """Read the results of a scale's study, or none at all without a study.
+
+    Raises:
+        ValueError: if a run's metrics can't be read.
+    """
+    shape = len(scale.games), len(scale.operators), len(scale.seeds)
+    states = np.full(shape, "not begun", dtype=object)
+    columns = {name: np.full((*shape, scale.phases), np.nan) for name in COLUMNS}
+    final, maximum, learning = (np.full(shape, np.nan) for _ in range(3))
+    random = np.array([_random(study, environment) for environment in scale.environments])
+    for run in study.runs if study else ():
+        cell = (
+            scale.environments.index(run.environment),
+            scale.operators.index(run.operator),
+            scale.seeds.index(run.seed),
+        )
+        states[cell] = read_status(run) or "not begun"
+        if states[cell] == "diverged":
+            final[cell] = maximum[cell] = learning[cell] = random[cell[0]]
+        elif states[cell] == "finished":
+            for name in COLUMNS:
+                series = read_column(run, name)
+                columns[name][cell][: len(series)] = series
+            scores = columns["test_return"][cell]
+            final[cell] = mean(scores[-scale.final_phases :])
+            maximum[cell] = best_score(scores, columns["updates"][cell])
+            learning[cell] = mean(scores)
+    return Results(scale, states, columns, random, final, maximum, learning)
+
+
+def mean(values: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndarray:
+    """Average what is known along axes; NaN where nothing is."""
+    known = ~np.isnan(values)
+    count = known.sum(axis=axis)
+    return np.where(count > 0, np.where(known, values, 0.0).sum(axis=axis) / np.maximum(count, 1), np.nan)
+
+
+def deviation(values: np.ndarray) -> float:
+    """Compute the standard deviation of a sample, what is not known left out; NaN of fewer than two.
+
+    >>> float(deviation(np.array([1.0, 3.0, np.nan])))
+    1.4142135623730951
+    """
+    known = values[~np.isnan(values)]
+    return float(np.std(known, ddof=1)) if len(known) > 1 else float("nan")
+
+
+def duration(hours: float) -> str:
+    """Write a time as one says it.
+
+    >>> duration(13.04), duration(0.5), duration(0.001), duration(12345.6)
+    ('about 13.0 hours', 'about 30 minutes', 'about 1 minute', 'about 12,346 hours')
+    """
+    minutes = max(1, round(60 * hours))
+    if minutes < 90:
+        return f"about {minutes} minute{'s' * (minutes > 1)}"
+    return f"about {hours:,.{1 if hours < 100 else 0}f} hours"
+
+
+def _shortly(specs: Sequence[str]) -> str:
+    """List operators, those of a family together.
+
+    >>> _shortly(["max", "double(softmax(1))", "double(softmax(5))"])
+    'max, double(softmax(1, 5))'
+    """
+    families: dict[str, list[str]] = {}
+    for spec in specs:
+        found = _NUMBER.search(spec)
+        families.setdefault(_NUMBER.sub("{}", spec), []).append(found[0] if found else "")
+    return ", ".join(family.format(", ".join(numbers)) for family, numbers in families.items())
+
+
+def _random(study: Study | None, environment: str) -> float:
+    """Return the random policy's mean score: as it was played for the study, else as published for an Atari game."""
+    played = chance.read(study, environment) if study else None
+    if played is not None and len(played):
+        return float(np.mean(played))
+    kind, _, game = environment.partition("/")
+    return ATARI[game][0] if kind == "atari" and game in ATARI else float("nan")
+
+
+def _seconds_each(seconds: np.ndarray, specs: Sequence[str]) -> float | None:
+    """Compute the seconds of one worker that a run takes, from the clocks `[operator, seed]` of runs at their end.
+
+    Runs that train together share a clock, which is their group's: clocks of one family within 2% are taken for one.
+    """
+    families: dict[str, list[float]] = {}
+    for spec, clocks in zip(specs, seconds, strict=True):
+        families.setdefault(_NUMBER.sub("", spec), []).extend(clocks[~np.isnan(clocks)])
+    groups, runs = [], sum(map(len, families.values()))
+    for clocks in families.values():
+        last = -np.inf
+        for clock in sorted(clocks):
+            if clock > last * 1.02:
+                groups.append(clock)
+            last = clock
+    return float(np.sum(groups)) / runs if runs else None
