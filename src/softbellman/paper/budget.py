@@ -89,5 +89,6 @@ def _shortened(config: Config, steps: int) -> Config:
             "loop.gradient_batches": 1,
             "learner.replay_capacity": 2 * steps,
             "learner.replay_start_steps": steps // 3,
+            "learner.target_period_updates": 100,
         },
     )

@@ -113,7 +113,7 @@ def _with_tau(column: str) -> Callable[[Results, Pick, str], np.ndarray]:
         found = np.full(quantity.shape[:-1], np.nan)
         for cell in np.ndindex(*found.shape):
             if not np.isnan(quantity[cell]).any():
-                found[cell] = stats.kendalltau(np.arange(len(specs)), quantity[cell]).statistic
+                found[cell] = stats.kendalltau(np.arange(len(specs)), quantity[cell])[0]
         return found
 
     return difference

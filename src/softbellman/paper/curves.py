@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from softbellman.paper.arms import ARMS, FIXED, WHOLE, candidates, readings, take
+from softbellman.paper.arms import ARMS, WHOLE, candidates, readings, take
 from softbellman.paper.grid import Scale
 from softbellman.paper.panels import Panel, draw_band
 from softbellman.paper.results import Results, deviation, mean
 from softbellman.study.pictures import look, thousands
 
-BY_TAU = "S-DDQN by tau"
-"""In place of arms: S-DDQN with each tau of the grid, and DDQN, whose tau is infinite."""
+BY_TAU = ()
+"""No arms: S-DDQN with each tau of the grid instead, and DDQN, whose tau is infinite."""
 
 
 class Quantity(NamedTuple):
@@ -43,11 +43,19 @@ class Row(NamedTuple):
     """A row of panels: a quantity, and the arms that are compared, or `BY_TAU`."""
 
     quantity: Quantity
-    arms: tuple[str, ...] | str
+    arms: tuple[str, ...]
 
 
 class _Line(NamedTuple):
-    """A curve of one game: its name, how parameters were chosen, the operators, the runs, `[seed, phase]`, and look."""
+    """A curve of one game.
+
+    Attributes:
+        label: its name.
+        reading: how its parameter was chosen; a dash where nothing is chosen.
+        operators: the operators behind it.
+        values: `[seed, phase]`.
+        number: the number of its look.
+    """
 
     label: str
     reading: str
@@ -64,31 +72,25 @@ def specs(rows: Sequence[Row], scale: Scale) -> tuple[str, ...]:
 
 def analyse(rows: Sequence[Row], results: Results) -> list[dict[str, Any]]:
     """Tabulate what the figure ends with: of each quantity and curve the last phases, and the best, with deviations."""
-    found, late = [], slice(-results.scale.final_phases, None)
+    found, late = {}, slice(-results.scale.final_phases, None)
     for row in rows:
         for game, name in enumerate(results.scale.games):
-            chosen = (WHOLE,) if row.arms == BY_TAU else readings(results.scale)
-            for reading in chosen:
+            for reading in (WHOLE,) if row.arms == BY_TAU else readings(results.scale):
                 for line in _lines(row, results, game, reading):
-                    if reading != WHOLE and "{" not in ARMS[line.label]:
-                        continue  # nothing of it is chosen
                     runs = results.late(line.values)
-                    best = _extreme(line.values)
-                    found.append(
-                        {
-                            "game": name,
-                            "quantity": row.quantity.label,
-                            "method": line.label,
-                            "parameter": reading if row.arms != BY_TAU and "{" in ARMS[line.label] else "-",
-                            "operators": line.operators,
-                            "runs": int((~np.isnan(runs)).sum()),
-                            "mean": float(mean(runs)),
-                            "mean sd": deviation(runs),
-                            "sd all": deviation(line.values[:, late]),
-                            "largest": float(mean(best)),
-                        }
-                    )
-    return found
+                    found[name, row.quantity, line.label, line.reading] = {
+                        "game": name,
+                        "quantity": row.quantity.label,
+                        "method": line.label,
+                        "parameter": line.reading,
+                        "operators": line.operators,
+                        "runs": int((~np.isnan(runs)).sum()),
+                        "mean": float(mean(runs)),
+                        "mean sd": deviation(runs),
+                        "sd all": deviation(line.values[:, late]),
+                        "largest": float(mean(_extreme(line.values))),
+                    }
+    return list(found.values())
 
 
 def panels(rows: Sequence[Row], results: Results) -> list[list[Panel]]:
@@ -121,11 +123,11 @@ def _lines(row: Row, results: Results, game: int, reading: str) -> list[_Line]:
     if row.arms == BY_TAU:
         for number, spec in enumerate((*candidates(results.scale, "S-DDQN"), "double(max)")):
             tau = "∞" if spec == "double(max)" else f"{results.scale.parameters[number]:g}"
-            lines.append(_Line(f"τ = {tau}", reading, spec, results.of(spec, values)[game], number))
+            lines.append(_Line(f"τ = {tau}", "-", spec, results.of(spec, values)[game], number))
         return lines
     for name in row.arms:
-        arm = take(results, name, reading if reading != FIXED or results.scale.is_atari else WHOLE)
-        lines.append(_Line(name, reading, arm.described(game), arm.of(values)[game], list(ARMS).index(name)))
+        arm, chosen = take(results, name, reading), reading if "{" in ARMS[name] else "-"
+        lines.append(_Line(name, chosen, arm.described(game), arm.of(values)[game], list(ARMS).index(name)))
     return lines
 
 

@@ -44,7 +44,8 @@ class Missing(NamedTuple):
         if not self.runs:
             return "none"
         time = "unknown, for no run has ended" if self.hours is None else f"{duration(self.hours)} of one worker"
-        return f"{self.runs} of {self.asked} runs are missing ({self.text}); the time they take is {time}"
+        are = "is" if self.runs == 1 else "are"
+        return f"{self.runs} of {self.asked} runs {are} missing ({self.text}); the time they take is {time}"
 
 
 class Results(NamedTuple):

@@ -10,6 +10,7 @@ from scipy import stats
 from softbellman.paper.arms import readings, take
 from softbellman.paper.claims import LEVEL, Claim
 from softbellman.paper.results import Results
+from softbellman.study.report.wording import count
 from softbellman.study.statistics import Interval
 
 State = Literal["supported", "not supported", "undecided"]
@@ -80,8 +81,8 @@ def estimate(difference: np.ndarray, level: float = LEVEL) -> Estimate:
     middle = float(np.mean([np.mean(row) for row in games]))
     if min(map(len, games)) < 2:
         return Estimate(middle, None, n, len(games))
-    variances = [np.var(row, ddof=1) / len(row) if np.ptp(row) else 0.0 for row in games]
-    half = float(stats.t.ppf(0.5 + level / 2, n - len(games)) * np.sqrt(np.sum(variances)) / len(games))
+    variances = [float(np.var(row, ddof=1)) / len(row) if np.ptp(row) else 0.0 for row in games]
+    half = float(stats.t.ppf(0.5 + level / 2, n - len(games)) * sum(variances) ** 0.5 / len(games))
     return Estimate(middle, (middle - half, middle + half), n, len(games))
 
 
@@ -142,10 +143,12 @@ def _fault(results: Results, games: Sequence[int], differences: Sequence[np.ndar
         if all(np.isfinite(each[row]).all() for each in differences):
             continue
         diverged = int((results.states[game] == "diverged").sum())
-        reasons = [f"{diverged} runs diverged, and have no values or gradients"] if diverged else []
+        reasons = [f"{count(diverged, 'run')} diverged, without values or gradients"] if diverged else []
         if np.isnan(results.random[game]):
             reasons.append("the random policy's score is not known")
         elif np.isnan(results.score_scale[game]):
             reasons.append("no operator plays better than random actions")
-        faults.append(f"{results.scale.games[game]} has no difference: {', '.join(reasons) or 'not all was measured'}")
+        faults.append(
+            f"{results.scale.games[game]} has no difference: {', '.join(reasons) or 'not all of it is known'}"
+        )
     return "; ".join(faults)

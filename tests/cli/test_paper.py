@@ -1,0 +1,113 @@
+"""The paper on the command line: all of it at the smallest scale, verdicts, the page, and what is refused."""
+
+import pytest
+
+from softbellman.paper import budget
+from softbellman.paper.views import VIEWS
+from softbellman.study import compare
+from softbellman.study.store import Study, read_status
+
+from .conftest import run_alone
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """Everything at scale smoke, and what was printed."""
+    folder = tmp_path_factory.mktemp("paper")
+    return folder, run_alone(folder, "paper", "run", "all", "--scale", "smoke", "--workers", "2")
+
+
+def plain(text):
+    return " ".join(text.split())
+
+
+def test_everything_runs_at_scale_smoke(smoke):
+    folder, out = smoke
+    study = Study(folder / "runs" / "paper-smoke")
+    assert len(study.runs) == 16 and {read_status(run) for run in study.runs} == {"finished"}
+    for view in VIEWS.values():
+        assert view.title in plain(out)
+        assert (study.path / "paper" / f"{view.name}.csv").stat().st_size > 80
+        assert (study.path / "paper" / f"{view.name}.png").exists() == bool(view.panels)
+    assert "scale smoke decides nothing" in plain(out) and "runs are missing" not in plain(out)
+
+
+def test_nothing_is_run_twice(smoke, softbellman, monkeypatch):
+    folder, _ = smoke
+    monkeypatch.setattr(compare, "train_locally", lambda *_: pytest.fail("there is nothing to train"))
+    study = folder / "runs" / "paper-smoke"
+    before = {file: file.stat().st_mtime_ns for file in study.glob("runs/**/*") if file.is_file()}
+    code, out, _ = softbellman("paper", "run", "figure-3", "--out", study)
+    assert code == 0 and "none of which is left to train" in plain(out)
+    assert max(map(len, out.splitlines())) <= 80
+    code, out, _ = softbellman("paper", "run", "table-2", "--out", study, "--dry-run")
+    assert code == 0 and "none of which is left to train" in plain(out) and "Table 2" not in out
+    assert before == {file: file.stat().st_mtime_ns for file in study.glob("runs/**/*") if file.is_file()}
+
+
+def test_verdicts_alone_and_the_page(smoke, softbellman):
+    study = smoke[0] / "runs" / "paper-smoke"
+    code, out, _ = softbellman("paper", "check", "all", "--study", study)
+    assert code == 0 and "written" not in out
+    assert out.count("most-taus:") == 1 and "registered, not built yet" in plain(out)
+    code, out, _ = softbellman("paper", "page", "--study", study)
+    said = (
+        "Of the paper's 20 claims about training, 0 are supported, 0 are not supported and 20 are undecided at scale "
+        "smoke."
+    )
+    assert code == 0 and said in plain(out)
+    assert said.replace("'", "&#39;") in (study / "paper" / "index.html").read_text()
+
+
+def test_another_scales_directory_is_refused(smoke, softbellman):
+    study = smoke[0] / "runs" / "paper-smoke"
+    for words in (("run", "figure-3", "--out"), ("check", "figure-3", "--study"), ("page", "--study")):
+        code, out, errors = softbellman("paper", *words, study, "--scale", "laptop")
+        assert (code, out) == (2, "") and "holds a study of scale smoke, not of laptop" in errors
+
+
+def test_what_needs_no_run_needs_no_study(softbellman):
+    code, out, _ = softbellman("paper", "run", "table-3", "--dry-run")
+    assert code == 0 and "measured anew each time" in plain(out)
+    code, out, _ = softbellman("paper", "run", "table-3", "--out", "new")
+    assert code == 0 and "not supported answers-mellowmax" in plain(out) and "new/paper/table-3.csv" in out
+    assert softbellman("paper", "check", "table-3", "--study", "new")[0] == 0
+    code, out, errors = softbellman("paper", "check", "figure-3", "--study", "new")
+    assert code == 2 and "new holds no study yet; train one with softbellman paper run figure-3 --scale smoke" in errors
+
+
+def test_a_plan_says_what_it_takes_and_trains_nothing(softbellman, monkeypatch, tmp_path):
+    monkeypatch.setattr(budget, "calibrate", lambda *_: budget.Calibration(2_000.0, 1_000, "by hand"))
+    code, out, _ = softbellman("paper", "run", "table-1", "--scale", "laptop", "--dry-run", "--workers", "1")
+    assert code == 0
+    for told in (
+        "105, of which 105 are left",
+        "63,000,000 in all, 105 runs",
+        "about 8.8 hours",
+        "bytes that stay",
+        "by hand",
+    ):
+        assert told in plain(out)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "figur-3"], "unknown figure or table 'figur-3'; did you mean figure-3"),
+        (["check", "table-4"], "unknown figure or table 'table-4'; did you mean table-"),
+        (["page", "--scale", "labtop"], "unknown scale 'labtop'; did you mean laptop?"),
+        (["run", "table-3", "--scale", "fuli"], "unknown scale 'fuli'; did you mean full?"),
+        (["lst"], "unknown command 'paper lst'; did you mean paper list"),
+        (["run"], "NAME"),
+        (["run", "all", "--workers", "0"], "workers"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(softbellman, words, told):
+    code, out, errors = softbellman("paper", *words)
+    assert (code, out) == (2, "") and told in errors and errors.count("\n") == 1
+
+
+def test_the_list_has_everything(softbellman):
+    code, out, _ = softbellman("paper", "list")
+    assert code == 0 and all(name in out for name in (*VIEWS, "smoke", "laptop", "full"))

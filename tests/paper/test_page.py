@@ -1,0 +1,71 @@
+"""The page of a scale: every figure and table with its verdict, readable on a phone and on a desk, from its file."""
+
+import os
+import re
+
+import pytest
+
+from softbellman.paper import page
+from softbellman.paper.claims import CLAIMS
+from softbellman.paper.grid import SCALES
+from softbellman.paper.results import read
+from softbellman.paper.verdicts import Verdict
+from softbellman.paper.views import VIEWS
+
+from ..browser import Browser, find_browser
+from .synthetic import paper_study
+
+LAPTOP = SCALES["laptop"]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A page of a study whose runs in seaquest have not ended."""
+    folder = tmp_path_factory.mktemp("page")
+    states = {("seaquest", spec, seed): "running" for spec in LAPTOP.operators for seed in LAPTOP.seeds}
+    study = paper_study(folder / "study", LAPTOP, states=states)
+    return page.write(read(LAPTOP, study), study, study.path / "paper" / "index.html")
+
+
+def test_the_first_sentence_sums_up_the_verdicts():
+    states = ["supported"] * 1 + ["not supported"] * 2 + ["undecided"] * 17
+    verdicts = [Verdict(claim.name, "", "", state, "") for claim, state in zip(CLAIMS, states, strict=True)]
+    assert page.first_sentence(read(LAPTOP, None), verdicts) == (
+        "Of the paper's 20 claims about training, 1 is supported, 2 are not supported and 17 are undecided at scale "
+        "laptop."
+    )
+
+
+def test_the_page_has_every_view_and_every_claim(written):
+    text = written.read_text()
+    assert "undecided at scale laptop." in re.search(r'<p class="first">(.*?)</p>', text)[1]
+    for view in VIEWS.values():
+        assert f'<h2 id="{view.name}">' in text and f"softbellman paper run {view.name} --scale laptop" in text
+    assert all(f"<code>{claim.name}</code>" in text for claim in CLAIMS)
+    assert text.count("<svg") == 3 * (3 + 1 + 1 + 2 + 2 + 1) + 3 * 3 + 3 + 2
+    assert "100 of 300 runs are missing" in text and ", so far</li>" in text
+    assert "no run counts yet" in text
+    ids = re.findall(r'<h2 id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_fits_a_phone_and_a_desk(written, width, tmp_path):
+    found = find_browser()
+    if found is None and os.environ.get("BROWSER_REQUIRED"):
+        pytest.fail("there is no browser to look at the page with: install chromium")
+    if found is None:
+        pytest.skip("NO BROWSER: the page was not looked at; install chromium")
+    with Browser(found, tmp_path) as browser:
+        browser.open(written, width)
+        assert browser.problems == [] and [address.rpartition("/")[2] for address in browser.requests] == ["index.html"]
+        assert browser.value("document.documentElement.scrollWidth") <= width
+        widths = browser.value(
+            "[...document.querySelectorAll('figure svg')].map((svg) => svg.getBoundingClientRect().width)"
+        )
+        assert min(widths) >= min(width - 40, 330)
+        smallest = """Math.min(...[...document.querySelectorAll("figure svg text")].map((text) => {
+            const { b, d } = text.getScreenCTM();
+            return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(b, d);
+        }))"""
+        assert browser.value(smallest) >= 5
