@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from softbellman.paper.grid import SCALES, find_scale, open_study, operators, plan_runs
-from softbellman.study.compare import prepare
+from softbellman.study.compare import Resources, prepare, train
+from softbellman.study.groups import Group, open_group
+from softbellman.study.launch import outcome
 from softbellman.study.store import Study, require_new
+from softbellman.study.writer import write_status
 
 from .synthetic import paper_study
 
@@ -41,6 +44,50 @@ def test_a_view_trains_its_operators_beside_those_that_are_there(tmp_path):
     study = paper_study(tmp_path / "study", SMOKE, operators=["double(max)"])
     grown = plan_runs(SMOKE, ["softmax(1)"], study)
     assert grown.specs == ["double(max)", "softmax(1)"] and grown.seeds == [0, 1]
+    assert grown.trained == ["softmax(1)"] and grown.cells == 2
+
+
+def test_what_another_view_began_is_left_as_it_is(tmp_path):
+    """A group of another view goes on when that view is run, unless it holds a run of this one, too."""
+    whole = plan_runs(SMOKE, ["max", "softmax(1)", "softmax(30)"], None)
+    study = Study.create(
+        tmp_path / "study", whole.environments, whole.operators, whole.seeds, whole.config, whole.facts, []
+    )
+    of = {spec: [run for run in study.runs if run.operator == spec] for spec in whole.specs}
+    Group.create(study, of["max"])
+    Group.create(study, [of["softmax(1)"][0], of["softmax(30)"][0]])
+
+    def work(*specs):
+        found = plan_runs(SMOKE, specs, study).work(study.path, 1)
+        begun = [[run.operator for run in group.runs] for group in found.begun]
+        return begun, [str(run) for runs in found.fresh for run in runs]
+
+    assert work("softmax(1)") == ([["softmax(1)", "softmax(30)"]], ["minatar/breakout, softmax(1), seed 1"])
+    assert work("max") == ([["max", "max"]], [])
+    begun, fresh = work("double(max)")
+    assert begun == [] and fresh == [f"minatar/breakout, double(max), seed {seed}" for seed in (0, 1)]
+
+
+def test_only_what_a_view_needs_is_trained(tmp_path):
+    study = Study.create(
+        tmp_path / "study",
+        SMOKE.environments,
+        *(plan_runs(SMOKE, ["max"], None).operators, SMOKE.seeds, SMOKE.config),
+        plan_runs(SMOKE, ["max"], None).facts,
+        [],
+    )
+    trained = []
+
+    def engine(tasks, workers, on_event, check):
+        for task in tasks:
+            for run in open_group(Study(task.study), task.group).runs:
+                trained.append((run.operator, run.seed))
+                write_status(run, "finished")
+
+    grown = train(plan_runs(SMOKE, ["double(max)"], study), study.path, Resources(1, 1), quiet=True, engine=engine)
+    assert sorted(trained) == [("double(max)", 0), ("double(max)", 1)]
+    assert grown.operators == ["max", "double(max)"]
+    assert outcome(grown, ["double(max)"]) == [] and len(outcome(grown)) == 1
 
 
 def test_a_part_of_a_scale_that_compare_began_is_of_that_scale(tmp_path):

@@ -45,6 +45,8 @@ def test_the_page_has_every_view_and_every_claim(written):
     assert text.count("<svg") == 3 * (3 + 1 + 1 + 2 + 2 + 1) + 3 * 3 + 3 + 2
     assert "100 of 300 runs are missing" in text and ", so far</li>" in text
     assert "no run counts yet" in text
+    tables = {section.partition('"')[0]: section for section in text.split('<h2 id="')[1:]}
+    assert "<details>" in tables["figure-3"] and "<details>" not in tables["table-1"]
     ids = re.findall(r'<h2 id="([^"]+)"', text)
     assert len(ids) == len(set(ids))
 

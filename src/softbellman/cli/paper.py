@@ -110,7 +110,7 @@ def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study:
         trained = train(comparison, out, resources, command=sys.argv[1:])
     except Stopped:
         return complain("stopped; the same command goes on", EXIT_CODE)
-    faults = outcome(trained)
+    faults = outcome(trained, comparison.trained)
     for fault in faults:
         complain(fault, 1)
     return 1 if faults else 0

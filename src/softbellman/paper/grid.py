@@ -176,7 +176,7 @@ def open_study(scale: Scale, path: Path) -> Study | None:
 
 
 def plan_runs(scale: Scale, specs: Collection[str], study: Study | None) -> "Comparison":
-    """Check the comparison that trains operators of a scale, beside those that its study has already.
+    """Check the comparison that trains operators of a scale, and leaves others that its study has as they are.
 
     Args:
         scale: the scale.
@@ -187,7 +187,7 @@ def plan_runs(scale: Scale, specs: Collection[str], study: Study | None) -> "Com
 
     wanted = {*specs, *(study.operators if study else ())}
     chosen = [ops.parse(spec) for spec in scale.operators if spec in wanted]
-    return prepare(scale.environments, chosen, scale.seeds, scale.config)
+    return prepare(scale.environments, chosen, scale.seeds, scale.config)._replace(only=frozenset(specs))
 
 
 def _faults(scale: Scale, study: Study) -> list[str]:

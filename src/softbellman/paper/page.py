@@ -17,7 +17,7 @@ from softbellman.study.report.wording import number, signed
 from softbellman.study.store import Study, write_atomically
 from softbellman.study.svg import svg_text
 
-_FEW_ROWS = 12  # a longer table is folded
+_FEW_ROWS = 12  # a longer table is folded, unless the paper's numbers are in it
 
 
 def write(results: Results, study: Study | None, path: Path) -> Path:
@@ -134,5 +134,5 @@ def _section(view: View, results: Results) -> dict[str, Any]:
         "verdicts": [_verdict(verdict) for verdict in view.check(data)],
         "pictures": pictures,
         "table": lay_out(rows),
-        "folded": len(rows) > _FEW_ROWS,
+        "folded": len(rows) > _FEW_ROWS and "paper" not in rows[0],
     }

@@ -18,7 +18,7 @@ from softbellman.study import config as configs
 from softbellman.study.config import Config, with_settings
 from softbellman.study.elsewhere import require_elsewhere
 from softbellman.study.engines import Engine, share, train_locally, xla_flags
-from softbellman.study.groups import open_groups
+from softbellman.study.groups import OVER, open_groups
 from softbellman.study.jax_settings import require_flags
 from softbellman.study.launch import Work, find_work, launch, outcome
 from softbellman.study.matching import require_within
@@ -26,7 +26,7 @@ from softbellman.study.place import require_new
 from softbellman.study.plan import Plan, check_in_training, check_seeds, plan
 from softbellman.study.progress import study_reporter
 from softbellman.study.provenance import provenance
-from softbellman.study.store import Study, decisive, runs_of
+from softbellman.study.store import RunPath, Study, decisive, read_status, runs_of
 
 _COMPILED_TOGETHER = 8
 PROCESS_BYTES = 400_000_000  # of a worker beside its replays; 0.37 to 0.41 GB were measured
@@ -61,12 +61,14 @@ class Comparison(NamedTuple):
         seeds: the seeds of each operator in each environment.
         config: the resolved configuration.
         plans: one run's plan in each environment.
+        only: specs of the operators that are trained now, the others being left as they are; empty: all.
     """
 
     operators: list[Any]
     seeds: list[int]
     config: Config
     plans: list[Plan]
+    only: frozenset[str] = frozenset()
 
     def going_on(self, begun: Study | None) -> "Comparison":
         """Returns the comparison for a study that goes on, if there is one: see `Plan.going_on`."""
@@ -84,14 +86,19 @@ class Comparison(NamedTuple):
         return [str(operator) for operator in self.operators]
 
     @property
+    def trained(self) -> list[str]:
+        """Specs of the operators that are trained now."""
+        return [spec for spec in self.specs if not self.only or spec in self.only]
+
+    @property
     def facts(self) -> dict[str, dict[str, Any]]:
         """What each environment says of itself, by name."""
         return {each.environment: each.facts for each in self.plans}
 
     @property
     def cells(self) -> int:
-        """How many runs there are."""
-        return len(self.plans) * len(self.operators) * len(self.seeds)
+        """How many runs of these there are."""
+        return len(self.plans) * len(self.trained) * len(self.seeds)
 
     @property
     def default_out(self) -> Path:
@@ -119,14 +126,14 @@ class Comparison(NamedTuple):
             ValueError: if the study there is another one, or something else is there.
             MemoryError: if the groups that train at once do not fit into memory together.
         """
-        groups = []
+        groups, wanted = [], set(self.trained)
         if (out / "study.json").exists():
             study = Study(out)
             require_within(study, self.environments, self.operators, self.seeds, self.config, self.facts)
-            groups = open_groups(study)
+            groups = [each for each in open_groups(study) if any(run.operator in wanted for run in each.runs)]
         else:
             require_new(out)
-        runs = runs_of(out, self.environments, self.specs, self.seeds)
+        runs = [run for run in runs_of(out, self.environments, self.specs, self.seeds) if run.operator in wanted]
         found = find_work(runs, groups, self.group_width(workers), workers, retry_failed=retry_failed)
         needed = self.replay_bytes(found, workers) + min(workers, len(found.sizes)) * PROCESS_BYTES
         require_memory(needed, available_memory(), "--workers, learner.replay_capacity or loop.block_width")
@@ -148,7 +155,7 @@ class Comparison(NamedTuple):
         groups = "1 group" if len(work.sizes) == 1 else f"{len(work.sizes)} groups"
         return [
             *(line for each in self.plans for line in each.summary() if line[0] in _OF_EACH_ENVIRONMENT),
-            ("operators", ", ".join(self.specs)),
+            ("operators", ", ".join(self.trained)),
             ("seeds", ", ".join(map(str, self.seeds))),
             ("runs", f"{self.cells}, of which {missing} are left to train, in {groups}"),
             ("at once", f"{at_once} of these, {resources.threads} thread{'s' * (resources.threads > 1)} each"),
@@ -279,8 +286,8 @@ def train(
         study = Study(out)
         work = comparison.work(out, resources.workers, retry_failed=retry_failed)
         if work.sizes:
-            steps = comparison.config.loop.steps * len(study.runs)
-            progress = study_reporter(steps, len(study.runs), quiet=quiet)
+            runs = len(study.runs) - len(_left_as_they_are(study, comparison, work))
+            progress = study_reporter(comparison.config.loop.steps * runs, runs, quiet=quiet)
             for each in weaker:
                 progress.note(each)
             try:
@@ -378,6 +385,16 @@ def _grow(study: Study, comparison: Comparison, command: Sequence[str], workers:
     if changes:
         facts = comparison.facts | study.record["environment_facts"]
         study.update(**changes, environment_facts=facts, command=[*command] or study.record["command"])
+
+
+def _left_as_they_are(study: Study, comparison: Comparison, work: Work) -> list[RunPath]:
+    """Lists the runs that are not over and are left so, since only other operators are trained now."""
+    under_way = {run.path for group in work.begun for run in group.runs}
+    return [
+        run
+        for run in study.runs
+        if run.operator not in comparison.trained and run.path not in under_way and read_status(run) not in OVER
+    ]
 
 
 def _require_importable(operator: Any) -> None:

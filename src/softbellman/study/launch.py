@@ -126,11 +126,16 @@ def launch(
         raise ValueError("; ".join(watch.refusals.values()))
 
 
-def outcome(study: Study) -> list[str]:
-    """Says of each operator of which not every run has finished how many have, and what became of the others."""
+def outcome(study: Study, operators: Sequence[str] | None = None) -> list[str]:
+    """Says of each operator of which not every run has finished how many have, and what became of the others.
+
+    Args:
+        study: the study.
+        operators: specs of the operators; None: all.
+    """
     lines = []
     for environment in study.environments:
-        for operator in study.operators:
+        for operator in study.operators if operators is None else operators:
             runs = [run for run in study.runs if (run.environment, run.operator) == (environment, operator)]
             finished = [run for run in runs if read_status(run) == "finished"]
             if len(finished) < len(runs):
