@@ -8,11 +8,10 @@ from typing import NamedTuple
 from softbellman.envs import is_device
 from softbellman.paper.results import duration
 from softbellman.study.compare import Comparison, Resources, prepare, train
-from softbellman.study.config import Config
+from softbellman.study.config import Config, with_settings
 from softbellman.study.engines import Engine
 from softbellman.study.launch import Work
 from softbellman.study.scores import read_column
-from softbellman.study.store import with_settings
 
 DEVICE_STEPS, HOST_STEPS = 10_000, 1_500  # agent steps of a phase of the calibration
 _ROW_BYTES = 600  # of metrics.csv; 540 to 580 were seen

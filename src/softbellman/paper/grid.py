@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softbellman import operators as ops
 from softbellman.envs import nearest
-from softbellman.study.config import Config, preset
-from softbellman.study.store import Study, decisive, with_settings
+from softbellman.study.config import Config, preset, with_settings
+from softbellman.study.store import Study, decisive
 
 if TYPE_CHECKING:
     from softbellman.study.compare import Comparison
