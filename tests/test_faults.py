@@ -115,6 +115,22 @@ def test_a_library_called_by_a_user_is_no_place_but_the_line_that_called_it(tmp_
     assert str(error).endswith(f"({path}, line 6)") and users_place(error) == f"{path}, line 6"
 
 
+def test_what_a_callback_of_jax_raises_at_some_values_only_names_its_line(tmp_path):
+    jax = pytest.importorskip("jax")
+    source = "import jax, numpy\ndef host(z):\n    if z.min() < -50: raise KeyError('deep')\n    return z\n"
+    source += "def noise(rng, shape):\n    struct = jax.ShapeDtypeStruct((2,), 'float32')\n"
+    source += "    z = jax.numpy.zeros(2) - 100 * (shape[0] > 5)\n"
+    source += (
+        "    return numpy.zeros(shape) + numpy.asarray(jax.jit(lambda z: jax.pure_callback(host, struct, z))(z))\n"
+    )
+    path = tmp_path / "called_back.py"
+    noise = users_module(path, source).noise
+    measure([ops.maximum()], [0.0, 0.0], noise=noise, trials=5)
+    error = error_of(lambda: measure([ops.maximum()], [0.0, 0.0], noise=noise, trials=6))
+    assert isinstance(error.__cause__, jax.errors.JaxRuntimeError)
+    assert str(error) == f"JaxRuntimeError: KeyError: 'deep' ({path}, line 3)"
+
+
 def test_a_message_of_ours_about_a_users_fault_keeps_its_words(tmp_path):
     path, space = tmp_path / "noise.py", {"fails": users_noise(tmp_path / "noise.py", "    return {}['x']\n")}
     source = (

@@ -13,6 +13,7 @@ from pathlib import Path
 LONGEST = 600  # letters of a message in a line
 
 _OURS = Path(__file__).parent
+_FRAME = re.compile(r'^ *File "(.+)", line (\d+), in ', re.MULTILINE)  # of a traceback that a message tells
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -43,7 +44,10 @@ def in_a_line(error: BaseException) -> str:
         `KeyError: 'x' (file.py, line 12)`. A message of softbellman's own about a user's fault, raised from that, keeps
         its words, without a class before them.
     """
-    said = textwrap.shorten(error.msg if isinstance(error, SyntaxError) else str(error), LONGEST, placeholder=" ...")
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    said = textwrap.shorten(
+        said.rstrip().rpartition("\n")[2] if _FRAME.search(said) else said, LONGEST, placeholder=" ..."
+    )
     place = users_place(error)
     if place is None or _place(error, within_ours=False)[0] is not None:
         said = f"{type(error).__name__}: {said}" if said else type(error).__name__
@@ -80,12 +84,13 @@ def _place(error: BaseException, within_ours: bool) -> tuple[str | None, bool]:
         return None, True  # its cause has the place
     if isinstance(error, SyntaxError) and error.filename and _is_users(error.filename):
         return f"{error.filename}, line {error.lineno}", True
-    frames = traceback.extract_tb(error.__traceback__)
-    first = next((number for number, frame in enumerate(frames) if _is_ours(frame.filename)), None)
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    first = next((number for number, (file, _) in enumerate(frames) if _is_ours(file)), None)
     if first is None and not within_ours:
         return None, False
-    users = [frame for frame in frames[first:] if _is_users(frame.filename)]
-    return f"{users[-1].filename}, line {users[-1].lineno}" if users else None, True
+    called = frames[first:] + [(file, int(line)) for file, line in _FRAME.findall(str(error))]  # by JAX's callbacks
+    users = [f"{file}, line {line}" for file, line in called if _is_users(file)]
+    return users[-1] if users else None, True
 
 
 def _is_ours(filename: str) -> bool:

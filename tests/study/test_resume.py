@@ -291,8 +291,9 @@ def test_l42_a_logger_that_fails_does_not_stop_training(tmp_path, undisturbed, w
 
     study, notes = study_of(tmp_path / "study", seeds=(0, 3)), []
     groups.train(study, on_note=notes.append, **{what: fail})
+    place = f"{__file__}, line {fail.__code__.co_firstlineno + 1}"
     assert notes == [
-        "what reports on training failed, and training goes on: RuntimeError: the server is away"
+        f"what reports on training failed, and training goes on: RuntimeError: the server is away ({place})"
     ]  # once, and not at every step
     assert_equal(study, undisturbed)
 

@@ -69,7 +69,7 @@ def parse(spec: str) -> Operator:
         return _build(spec, name, _builtin(name), _arguments(spec, rest.strip()))
     made = _imported(spec, name, user[1])
     arguments = _arguments(spec, rest[user.end() :].strip())
-    if not isinstance(made, type) and hasattr(made, "weights"):
+    if isinstance(made, Operator):
         if arguments:
             raise SpecError(f"{spec!r}: {name}:{user[1]} is an operator already and takes no arguments.")
         return made
@@ -217,6 +217,6 @@ def _build(spec: str, name: str, factory: Any, arguments: list[Any]) -> Operator
         if not is_users and not isinstance(error, TypeError | ValueError | SystemExit):
             raise
         raise SpecError(f"{spec!r}: {in_a_line(error) if is_users else str(error) or repr(error)}") from error
-    if not hasattr(op, "weights") or isinstance(op, type):
-        raise SpecError(f"{spec!r}: {name} made {op!r}, which is no operator: it has no weights().")
+    if not isinstance(op, Operator):
+        raise SpecError(f"{spec!r}: {name} made {op!r}, which is no softbellman.operators.Operator.")
     return op
