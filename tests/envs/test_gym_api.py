@@ -221,3 +221,17 @@ def test_wrappers_of_ones_own_are_checked_too_and_what_is_right_is_passed_on_unc
     env = checked_throughout(made(**gives(lambda *_: given))(), "it")
     env.reset(seed=0)
     assert env.step(0) is given
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import sys\nsys.exit(3)\n", r"cannot be made: SystemExit: 3 \(.*leaves\.py, line 2\)$"),
+        ("x = 1\nx = (\n", r"cannot be made: SyntaxError: '\(' was never closed \(.*leaves\.py, line 2\)$"),
+    ],
+)
+def test_a_module_that_does_not_load_is_named_with_its_line(source, message, tmp_path, monkeypatch):
+    (tmp_path / "leaves.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EnvironmentFault, match=message):
+        GymEnv("leaves:Leaves-v0", seed=0)

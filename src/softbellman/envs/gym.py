@@ -305,7 +305,7 @@ def _make(environment: Any, max_episode_steps: int | None, options: Mapping[str,
             raise ValueError("options are for an environment given by its id; a function makes its own")
         try:
             env = environment()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise EnvironmentFault(f"{label} cannot be made: {in_a_line(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise ValueError(f"{environment!r} must make one gymnasium.Env, not a vector of them, got {type(env)}")
@@ -322,7 +322,7 @@ def _make(environment: Any, max_episode_steps: int | None, options: Mapping[str,
         raise ValueError(
             f"unknown Gymnasium environment {environment!r}{nearest(environment, environments())}"
         ) from error
-    except Exception as error:  # an environment may fail to start in any way of its own
+    except (Exception, SystemExit) as error:  # an environment may fail to start in any way of its own
         hint = "; module:id imports the module first" * isinstance(error, ModuleNotFoundError)
         raise EnvironmentFault(f"{label} cannot be made: {in_a_line(error)}{hint}") from error
     return checked_throughout(env, label)
