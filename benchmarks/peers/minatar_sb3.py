@@ -16,6 +16,7 @@ import stable_baselines3
 import torch
 from stable_baselines3 import DQN
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from starting_line import wait_for_the_word
 
 
 class Game(gym.Env):
@@ -64,7 +65,7 @@ class Planes(BaseFeaturesExtractor):
 
 
 def measure(options: argparse.Namespace) -> dict[str, object]:
-    """Train one run and time `steps` agent steps after 1,000 without updates and `warmup` with them."""
+    """Train one run; say when it has made `steps` agent steps, wait for the word, and time as many."""
     torch.set_num_threads(options.threads)
     model = DQN(
         "CnnPolicy",
@@ -89,13 +90,15 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         device="cpu",
         seed=options.seed,
     )
-    first = 1_000 + options.warmup
-    model.learn(first, log_interval=1_000_000)
-    before, started = model._n_updates, time.perf_counter()
+    model.learn(options.steps, log_interval=1_000_000)
+    before = model._n_updates
+    wait_for_the_word()
+    started = time.perf_counter()
     model.learn(options.steps, log_interval=1_000_000, reset_num_timesteps=False)
-    seconds = time.perf_counter() - started
+    ended = time.perf_counter()
     return {
-        "seconds": seconds,
+        "started": started,
+        "ended": ended,
         "steps": options.steps,
         "updates": model._n_updates - before,
         "versions": {
@@ -111,9 +114,8 @@ def main() -> None:
     """Read the options that the driver passes, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--game", default="breakout")
-    parser.add_argument("--warmup", type=int, default=2_000)
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     print(json.dumps(measure(parser.parse_args())), flush=True)
 

@@ -7,15 +7,27 @@ import argparse
 import json
 import os
 import platform
-import sys
 import time
 from importlib.metadata import version
 
+from starting_line import wait_for_the_word
+
 from softbellman.memory import keep_freed_memory
+
+# What is as the other library has it, beyond what all have alike.
+BESIDE = {
+    "rejax": {
+        "learner.optimizer": "adam",
+        "learner.optimizer_epsilon": 1e-8,
+        "minatar.sticky_probability": 0.0,
+        "minatar.max_steps": 1_000,
+    },
+    "stable-baselines3": {},  # the preset's: MinAtar's own game and optimiser
+}
 
 
 def measure(options: argparse.Namespace) -> dict[str, object]:
-    """Train a group; say when it is warm, wait for the word to go, and time `steps` agent steps of each run."""
+    """Train a group; say when each run has made `steps` agent steps, wait for the word, and time as many."""
     os.environ["NPROC"] = str(options.threads)  # the size of XLA's thread pool; read when JAX loads
     keep_freed_memory()  # as a worker does
 
@@ -27,29 +39,34 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     from softbellman.training.measurement import Run
 
     config = configs.preset("quick-minatar").config
-    for name, value in (
-        ("loop.num_envs", options.envs),
-        ("loop.epoch_steps", options.steps),
-        ("learner.replay_start_steps", 1_000),
-        ("learner.epsilon_decay_steps", 0),
-    ):
+    values = BESIDE[options.beside] | {
+        "network.kind": options.network,
+        "network.hidden": (64, 64),
+        "loop.num_envs": options.envs,
+        "loop.epoch_steps": options.steps,
+        "learner.replay_start_steps": 1_000,
+        "learner.epsilon_decay_steps": 0,
+    }
+    for name, value in values.items():
         config = configs.replaced(config, name, value)
-    seeds = range(options.first_seed, options.first_seed + options.runs)
+    seeds = range(options.seed, options.seed + options.runs)
     loop = make_loop(f"minatar/{options.game}", config, [Run(ops.maximum(), seed) for seed in seeds], scale=1.0)
-    loop.advance(1_000 + options.warmup)
-    if options.tests:
-        loop.test()
-    jax.block_until_ready(loop.blocks)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    before, started = loop.updates, time.perf_counter()
     loop.advance(options.steps)
     if options.tests:
         loop.test()
     jax.block_until_ready(loop.blocks)
+    before = loop.updates
+    wait_for_the_word()
+    started = time.perf_counter()
+    loop.advance(options.steps)
+    if options.tests:
+        loop.test()
+    jax.block_until_ready(loop.blocks)
+    ended = time.perf_counter()
     return {
         "started": started,
-        "ended": time.perf_counter(),
+        "ended": ended,
+        "steps": options.steps * options.runs,
         "updates": (loop.updates - before) * options.runs,
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("softbellman", "jax", "jaxlib", "numpy")},
@@ -60,10 +77,11 @@ def main() -> None:
     """Read the options that the driver passes, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--game", default="breakout")
+    parser.add_argument("--network", choices=("mlp", "minatar_cnn"), default="minatar_cnn")
+    parser.add_argument("--beside", choices=tuple(BESIDE), default="stable-baselines3", help="whose settings to take")
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the first run")
     parser.add_argument("--envs", type=int, default=1)
-    parser.add_argument("--warmup", type=int, default=2_000)
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tests", action="store_true")
