@@ -150,3 +150,11 @@ def test_what_is_nobodys_passes_as_it_is():
     error = error_of(lambda: measure([ops.maximum()], [0.0], scale=-1.0))
     assert type(error) is ValueError and users_place(error) is None
     assert isinstance(error_of(lambda: measure([ops.maximum()], [0.0, 0.0], noise=None)), TypeError)
+
+
+def test_an_exception_raised_from_itself_or_in_a_circle_is_no_endless_search():
+    first, second = ValueError("first"), KeyError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert users_place(first) is None
+    second.__cause__ = second
+    assert in_a_line(first) == "ValueError: first"

@@ -64,8 +64,9 @@ def users_place(error: BaseException) -> str | None:
     Returns:
         `file.py, line 12`, or None if the fault lies elsewhere.
     """
-    raised, within_ours = error, False
-    while raised is not None:
+    raised, within_ours, seen = error, False, set[int]()
+    while raised is not None and id(raised) not in seen:  # an exception may be raised from itself
+        seen.add(id(raised))
         place, within_ours = _place(raised, within_ours)
         if place is not None:
             return place

@@ -55,6 +55,8 @@ class Checked(gymnasium.Wrapper):
         """
         try:
             given = self.env.reset(seed=seed, options=options)
+        except EnvironmentFault:
+            raise  # it was told of further inside
         except Exception as error:  # it may fail in any way of its own
             raise self._failed("reset", error) from error
         self._check_values("reset", given, _RESET)
@@ -68,6 +70,8 @@ class Checked(gymnasium.Wrapper):
         """
         try:
             given = self.env.step(action)
+        except EnvironmentFault:
+            raise
         except Exception as error:
             raise self._failed("step", error, action) from error
         self._check_values("step", given, _STEP)
@@ -98,9 +102,7 @@ class Checked(gymnasium.Wrapper):
         return np.flatnonzero(mask == 0).tolist() if mask.shape == (getattr(self.action_space, "n", None),) else []
 
     def _failed(self, method: str, error: Exception, action: Any = None) -> EnvironmentFault:
-        """Says how `method` failed; a fault that was told of further inside is passed on."""
-        if isinstance(error, EnvironmentFault):
-            return error
+        """Says how `method` failed."""
         if action is not None and action - getattr(self.action_space, "start", 0) in (self.forbidden or ()):
             return EnvironmentFault(
                 f'{self._name} fails for action {action}, which info["action_mask"] forbids ({in_a_line(error)}): '
