@@ -76,7 +76,18 @@ def run(command: str, *options: str, folder: Path) -> subprocess.CompletedProces
 
 def test_the_readme_shows_commands():
     shown = {shlex.split(command, comments=True)[1] for command in commands()}
-    assert shown == {"compare", "train", "resume", "evaluate", "watch", "solve", "simulate", "operators", "doctor"}
+    assert shown == {
+        "compare",
+        "train",
+        "resume",
+        "evaluate",
+        "watch",
+        "solve",
+        "simulate",
+        "operators",
+        "doctor",
+        "paper",
+    }
 
 
 @pytest.mark.parametrize("command", commands())

@@ -269,7 +269,8 @@ class Equivalence(NamedTuple):
 
     Attributes:
         omega: `[...]`, with `mm_omega(q) = sm_tau(q)`; infinite, for the maximum, where no float is large enough.
-        saturated: `[...]` bool, `sm_tau(q)` rounds to `max(q)`, so that every larger omega serves as well.
+        saturated: `[...]` bool, `sm_tau(q)` rounds to `max(q)` or lies too close for any omega, so that every larger
+            omega serves as well.
     """
 
     omega: Values
@@ -314,7 +315,7 @@ def equivalent_omega(q: ArrayLike, tau: ArrayLike) -> Equivalence:
         is_above = Mellowmax(np.exp(middle)).offset(row) > offset
         low, high = np.where(is_above, low, middle), np.where(is_above, middle, high)
     omega = np.where(nearly_mean, 2 * tau, np.where(infinite, np.inf, np.exp((low + high) / 2)))
-    return Equivalence(omega[..., 0], (row.best + offset == row.best)[..., 0])
+    return Equivalence(omega[..., 0], ((row.best + offset == row.best) | infinite)[..., 0])
 
 
 def _true_values(values: ArrayLike) -> Values:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,13 @@ def run_alone(folder, *words, code=MAIN, hash_seed="1"):
     )
     assert (process.returncode, process.stderr) == (0, "")
     return process.stdout
+
+
+def ours(statement):
+    """A command of softbellman's own that runs a statement: what it raises is no user's fault."""
+    space = {"Path": Path}
+    exec(compile(f"def command(_):\n    {statement}", cli.__file__, "exec"), space)
+    return space["command"]
 
 
 @pytest.fixture

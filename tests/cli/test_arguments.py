@@ -13,7 +13,7 @@ from softbellman import cli
 from softbellman.cli import arguments
 from softbellman.cli.commands import COMMANDS
 
-from .conftest import MAIN
+from .conftest import MAIN, ours
 
 BAD_INPUT = [
     ("trian", "unknown command 'trian'; did you mean train?"),
@@ -311,7 +311,7 @@ def test_whatever_takes_a_list_or_a_path_leaves_the_environment_alone():
     assert command.environment == "gym/CartPole-v1" and command.config.network.hidden == (64, 64)
     assert command.out == Path("gym/results") and command.preset == "classic-control"
     command = parsed("train --out atari/results --seeds 3 4 minatar/breakout")
-    assert (command.environment, command.seeds, command.preset) == ("minatar/breakout", (3, 4), "minatar")
+    assert (command.environment, command.seeds, command.preset) == ("minatar/breakout", (3, 4), "sharp-minatar")
     command = arguments.parse("simulate bias", ["--values", "-1", "0.5", "--operators", "max", "mean"])
     assert (command.values, command.operators) == ((-1.0, 0.5), ("max", "mean"))
 
@@ -368,13 +368,6 @@ def test_doctor_says_what_works(softbellman):
     assert re.search(r"^ok +Gymnasium +gym/CartPole-v1 starts", out, flags=re.MULTILINE)
 
 
-def ours(error):
-    """A command of softbellman's own that raises an error."""
-    space = {}
-    exec(compile(f"def command(_):\n    raise {error}", cli.__file__, "exec"), space)
-    return space["command"]
-
-
 def test_a_fault_of_a_users_is_one_line_and_never_one_of_our_own(softbellman, monkeypatch):
     def theirs(_):
         raise KeyError("no such thing")
@@ -386,7 +379,7 @@ def test_a_fault_of_a_users_is_one_line_and_never_one_of_our_own(softbellman, mo
 
 
 def test_a_fault_of_our_own_is_one_line_with_the_rest_in_a_file(softbellman, monkeypatch):
-    monkeypatch.setitem(cli._HANDLERS, "doctor", ours("KeyError('no such thing')"))
+    monkeypatch.setitem(cli._HANDLERS, "doctor", ours("raise KeyError('no such thing')"))
     code, _, errors = softbellman("doctor")
     assert code == 1
     told = re.fullmatch(r"softbellman: a fault of softbellman's own, KeyError: .* \(all of it: (.*)\)\n", errors)
@@ -394,7 +387,9 @@ def test_a_fault_of_our_own_is_one_line_with_the_rest_in_a_file(softbellman, mon
     assert "Traceback" in Path(told[1]).read_text()
     os.unlink(told[1])
 
-    monkeypatch.setitem(cli._HANDLERS, "doctor", ours("""ModuleNotFoundError("No module named 'jax'", name="jax")"""))
+    monkeypatch.setitem(
+        cli._HANDLERS, "doctor", ours("""raise ModuleNotFoundError("No module named 'jax'", name="jax")""")
+    )
     code, _, errors = softbellman("doctor")
     assert (code, errors) == (2, 'softbellman: jax is not installed; run: pip install "softbellman[all]"\n')
 

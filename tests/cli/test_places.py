@@ -8,7 +8,7 @@ import pytest
 
 from softbellman import cli
 
-from .conftest import TRAIN
+from .conftest import TRAIN, ours
 
 
 @pytest.mark.parametrize(
@@ -62,24 +62,18 @@ def test_curves_that_cant_be_written_make_no_run_worse(softbellman, trained):
 
 
 def test_a_fault_of_our_own_is_told_where_no_file_can_be_written(softbellman, monkeypatch):
-    def broken(_):
-        raise KeyError("no such thing")
-
     def nowhere(*_, **__):
         raise FileNotFoundError("No usable temporary directory found")
 
-    monkeypatch.setitem(cli._HANDLERS, "doctor", broken)
+    monkeypatch.setitem(cli._HANDLERS, "doctor", ours("raise KeyError('no such thing')"))
     monkeypatch.setattr(tempfile, "NamedTemporaryFile", nowhere)
     code, _, errors = softbellman("doctor")
     assert code == 1 and errors.startswith(
         "softbellman: a fault of softbellman's own, KeyError: 'no such thing' (all of"
     )
-    assert "Traceback" in errors and "in broken" in errors
+    assert "Traceback" in errors and "in command" in errors
 
 
 def test_an_error_of_the_system_names_the_file_and_no_number(softbellman, monkeypatch):
-    def missing(_):
-        Path("gone/away").read_text()
-
-    monkeypatch.setitem(cli._HANDLERS, "doctor", missing)
+    monkeypatch.setitem(cli._HANDLERS, "doctor", ours("Path('gone/away').read_text()"))
     assert softbellman("doctor") == (2, "", "softbellman: gone/away: No such file or directory\n")

@@ -206,3 +206,16 @@ def test_ours_cost_nothing(monkeypatch):
         require_contract(ops.parse(spec), 4, "jax")
     with pytest.raises(TypeError):
         require_contract(ops.double(Sound()), 4)
+
+
+class Flat(Averaging):
+    def policy(self, row):
+        return row.xp.ones_like(row.z[..., 0])
+
+
+@pytest.mark.parametrize("library", ["numpy", "jax"])
+def test_a_policy_that_fits_nothing_is_refused_with_the_right_shape(library):
+    pytest.importorskip("jax")
+    for op in (Flat(), ops.double(Flat())):
+        with pytest.raises(ValueError, match=r"gives a policy of shape \((\d),\) .* the right shape is \(\1, 3\)"):
+            require_contract(op, 3, library)

@@ -146,9 +146,15 @@ def test_a_user_operator_keeps_the_types_of_its_fields():
         ("sofmax:five", r"cannot import 'sofmax'.*did you mean softmax"),
         ("tests_of_specs.mine:topp", r"module 'tests_of_specs\.mine' has no 'topp'; it has top"),
         ("tests_of_specs.mine:number", r"number is neither an operator nor a class or function"),
-        ("tests_of_specs.mine:not_an_operator", r"made 5, which is no softbellman\.operators\.Operator"),
+        (
+            "tests_of_specs.mine:not_an_operator",
+            r"made 5; an operator is of a subclass of softbellman\.operators\.Operator",
+        ),
         ("tests_of_specs.mine:top(3)", r"top is an operator already and takes no arguments"),
-        ("tests_of_specs.mine:build", r"build takes count, and was given none"),
+        (
+            "tests_of_specs.mine:build",
+            r"build takes count, and was given none\. It must be an operator, or make one; an operator is of",
+        ),
         ("tests_of_specs.mine:TopMean(1, 2, 3, 4, 5)", r"TopMean takes count, inner, rate, flag, and was given 5"),
     ],
 )

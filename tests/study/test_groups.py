@@ -123,15 +123,14 @@ def crash(tmp_path, monkeypatch):
     sys.modules.pop("crash", None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"), [(RuntimeError, "gym/crash:Crash-v0 fails in step: RuntimeError"), (SystemExit, "SystemExit")]
-)
-def test_a_run_that_fails_says_why_and_where(crash, kind, said, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
+def test_a_run_that_fails_says_why_and_where(crash, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.import_module("crash"), "Fault", kind)
-    with pytest.raises((ValueError, SystemExit), match="the simulator is gone"):
+    with pytest.raises(ValueError, match="the simulator is gone"):
         groups.train(crash)
     status = json.loads((crash.runs[0].path / "status.json").read_text())
-    reason = f"{said}: the simulator is gone ({tmp_path / 'crash.py'}, line 20)"
+    said = f"gym/crash:Crash-v0 fails in step: {kind.__name__}: the simulator is gone"
+    reason = f"{said} ({tmp_path / 'crash.py'}, line 20)"
     assert status == {"state": "failed", "reason": reason}
     assert "in step" in (crash.runs[0].path / "error.txt").read_text()
 

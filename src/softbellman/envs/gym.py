@@ -244,7 +244,9 @@ class GymEnv:
             return
         try:
             picture = np.asarray(self._envs[env].render())
-        except Exception as error:  # it may fail in any way of its own
+        except (gymnasium.error.Error, ImportError) as error:
+            raise EnvironmentFault(f"{self._label} cannot be filmed: {error}") from error
+        except (Exception, SystemExit) as error:  # it may fail in any way of its own
             raise EnvironmentFault(f"{self._label} cannot be filmed: {in_a_line(error)}") from error
         if picture.ndim != 3 or picture.shape[-1] != 3 or picture.dtype != np.uint8:
             raise EnvironmentFault(

@@ -57,7 +57,7 @@ class Checked(gymnasium.Wrapper):
             given = self.env.reset(seed=seed, options=options)
         except EnvironmentFault:
             raise  # it was told of further inside
-        except Exception as error:  # it may fail in any way of its own
+        except (Exception, SystemExit) as error:  # it may fail in any way of its own
             raise self._failed("reset", error) from error
         self._check_values("reset", given, _RESET)
         return given
@@ -72,7 +72,7 @@ class Checked(gymnasium.Wrapper):
             given = self.env.step(action)
         except EnvironmentFault:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failed("step", error, action) from error
         self._check_values("step", given, _STEP)
         _, reward, *ends, _ = given
@@ -101,7 +101,7 @@ class Checked(gymnasium.Wrapper):
         mask = as_array(info["action_mask"])
         return np.flatnonzero(mask == 0).tolist() if mask.shape == (getattr(self.action_space, "n", None),) else []
 
-    def _failed(self, method: str, error: Exception, action: Any = None) -> EnvironmentFault:
+    def _failed(self, method: str, error: BaseException, action: Any = None) -> EnvironmentFault:
         """Says how `method` failed."""
         if action is not None and action - getattr(self.action_space, "start", 0) in (self.forbidden or ()):
             return EnvironmentFault(

@@ -76,6 +76,8 @@ def require_shapes(op: Operator, actions: int, library: Library = "numpy") -> tu
     try:
         answers = evaluate(op, q, q[:, ::-1])
     except (Exception, SystemExit) as error:  # a user's code may fail in any way
+        if (policy := _policy_shape(op, q)) not in (None, q.shape):  # what it fails by, elsewhere
+            raise ValueError(_wrong_shape(op, "a policy", policy, q.shape, q.shape)) from error
         raise ValueError(f"operator {op} does not run {_WORDS[library]}: {in_a_line(error)}") from error
     shapes = Answers(q.shape[:1], q.shape, q.shape)
     for part, answer, shape in zip(_PARTS, answers, shapes, strict=True):
@@ -84,10 +86,7 @@ def require_shapes(op: Operator, actions: int, library: Library = "numpy") -> tu
         if answer.dtype.kind not in "fiub":
             raise ValueError(f"operator {op} gives {part} of dtype {answer.dtype}, which is none of real numbers")
         if answer.shape != shape:
-            raise ValueError(
-                f"operator {op} gives {part} of shape {answer.shape} for action values of shape {q.shape}; "
-                f"the right shape is {shape}"
-            )
+            raise ValueError(_wrong_shape(op, part, answer.shape, q.shape, shape))
     return q, answers
 
 
@@ -109,6 +108,24 @@ def _ordinary(actions: int, *, signed: bool) -> NDArray[Any]:
     ends = [(1.0, 2.0), (2.0, 1.0), (1.0, 1.0), (0.0, 100.0)] + [(-1.0, 1.0)] * signed
     rows = [np.linspace(*pair, actions) for pair in ends]
     return np.stack(rows if len(rows) != actions else [*rows, rows[0]])
+
+
+def _wrong_shape(op: Any, part: str, given: Any, q: tuple[int, ...], right: tuple[int, ...]) -> str:
+    return f"operator {op} gives {part} of shape {given} for action values of shape {q}; the right shape is {right}"
+
+
+def _policy_shape(op: Any, q: NDArray[Any]) -> tuple[int, ...] | None:
+    """Give the shape of the policy that a user's class defines; None if it defines none, or that fails."""
+    from softbellman.operators.core import Operator
+    from softbellman.operators.row import centre
+
+    op = getattr(op, "op", op)  # of a double, what it doubles
+    if not isinstance(op, Operator):
+        return None
+    try:
+        return np.shape(op.policy(centre(q)))
+    except Exception:
+        return None
 
 
 def _by_numpy(op: Operator, q: NDArray[Any], selector: NDArray[Any]) -> Answers:

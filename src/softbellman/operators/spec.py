@@ -37,6 +37,7 @@ _NAMES: dict[type, str] = {
 ALLOWED = "Allowed are max, mean, softmax(5), mellowmax(5), double(softmax(5)), and package.module:name for your own."
 
 _HEAD = re.compile(r"([A-Za-z_][\w.]*)(.*)", re.DOTALL)
+_OPERATOR = "an operator is of a subclass of softbellman.operators.Operator, whose policy(row) weighs the actions"
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
 
@@ -203,13 +204,16 @@ def _argument(spec: str, text: str) -> Any:
 
 def _build(spec: str, name: str, factory: Any, arguments: list[Any]) -> Operator:
     if not callable(factory):
-        raise SpecError(f"{spec!r}: {name} is neither an operator nor a class or function that makes one.")
+        raise SpecError(f"{spec!r}: {name} is neither an operator nor a class or function that makes one; {_OPERATOR}.")
     signature = inspect.signature(factory)
     try:
         signature.bind(*arguments)
     except TypeError:
         wanted = ", ".join(signature.parameters) or "no argument"
-        raise SpecError(f"{spec!r}: {name} takes {wanted}, and was given {len(arguments) or 'none'}.") from None
+        raise SpecError(
+            f"{spec!r}: {name} takes {wanted}, and was given {len(arguments) or 'none'}. "
+            f"It must be an operator, or make one; {_OPERATOR}."
+        ) from None
     try:
         op: Any = factory(*arguments)
     except (Exception, SystemExit) as error:  # a user's factory may fail in any way
@@ -218,5 +222,5 @@ def _build(spec: str, name: str, factory: Any, arguments: list[Any]) -> Operator
             raise
         raise SpecError(f"{spec!r}: {in_a_line(error) if is_users else str(error) or repr(error)}") from error
     if not isinstance(op, Operator):
-        raise SpecError(f"{spec!r}: {name} made {op!r}, which is no softbellman.operators.Operator.")
+        raise SpecError(f"{spec!r}: {name} made {op!r}; {_OPERATOR}.")
     return op

@@ -91,7 +91,7 @@ def operators(parameters: Iterable[float]) -> tuple[str, ...]:
 
 _SMOKE = Scale(
     name="smoke",
-    summary="MinAtar's breakout for 4,000 agent steps: shows in seconds that everything works, and decides nothing",
+    summary="MinAtar's breakout, 4,000 agent steps: shows in a minute or two that all of it works, decides nothing",
     environments=("minatar/breakout",),
     parameters=(1, 30),
     seeds=(0, 1),

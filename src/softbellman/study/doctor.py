@@ -62,7 +62,7 @@ def _jax() -> list[Check]:
         checks = [Check("JAX", "-", f'{error.name} is not installed; run: pip install "softbellman[train]"')]
     except ValueError as error:  # JAX itself raises it, when it loads, for a setting that it does not know
         checks = [Check("JAX", "FAIL", str(error))]
-    if taken := found():
+    if (taken := found()) and checks[0].state == "ok":
         checks.append(Check("JAX's settings", "ok", f"taken as they are: {', '.join(taken)}"))
     return checks
 

@@ -11,15 +11,38 @@ MANY = 4  # up to so many operators each have a sentence of their own
 
 
 class _Words(NamedTuple):
-    """How a comparison is worded: a verb, what stands between amount and `more`, and a noun."""
+    """How a comparison is worded.
 
-    verb: str
-    unit: str
+    Attributes:
+        more: what a positive difference is.
+        less: what a negative one is.
+        one: says a difference of one operator, by `{name}`, `{amount}`, `{more}` and `{baseline}`.
+        many: begins a list of them.
+        noun: what is compared.
+    """
+
+    more: str
+    less: str
+    one: str
+    many: str
     noun: str
 
 
-_SCORES = _Words("scored", "a game ", "scores")
-_VALUES = _Words("overestimates by", "", "overestimation")
+_SCORES = _Words(
+    "more",
+    "less",
+    "{name} scored {amount} a game {more} than {baseline}",
+    "Scored a game {more} than {baseline}",
+    "scores",
+)
+_BESIDE = "than those of {baseline}, beside what is obtained"
+_VALUES = _Words(
+    "higher",
+    "lower",
+    f"Values of {{name}} lie {{amount}} {{more}} {_BESIDE}",
+    f"Values lie {{more}} {_BESIDE}",
+    "overestimation",
+)
 
 
 def conclude(found: Found) -> list[str]:
@@ -62,7 +85,8 @@ def _chance(found: Found, digits: int) -> list[str]:
     rest = [row.operator for row in rows if row.operator not in able and row.last_10.interval is not None]
     sentences = []
     if able:
-        names = f"All {len(rows)} operators" if len(able) == len(rows) > 1 else listed(list(able))
+        all_of_them = "Both" if len(rows) == 2 else f"All {len(rows)}"
+        names = f"{all_of_them} operators" if len(able) == len(rows) > 1 else listed(list(able))
         scores = dict.fromkeys(number(score, digits) for score in (min(able.values()), max(able.values())))
         sentences.append(f"{names} learned: {' to '.join(scores)} a game, where random actions score {chance}.")
     if rest:
@@ -91,7 +115,7 @@ def _values(found: Found) -> list[str]:
     digits = decimals([first.mean, *(summary.mean for _, summary, _ in others)])
     amount, (low, high) = f"{number(abs(first.mean), digits)}", first.interval
     if low <= 0 <= high:
-        told = f"can't be told from what its policy goes on to obtain ({signed(first.mean, digits)}, "
+        told = f"lie neither above nor below what its policy goes on to obtain ({signed(first.mean, digits)}, "
     else:
         told = f"lie {amount} {'above' if low > 0 else 'below'} what its policy goes on to obtain ("
     values = f"Values of {baseline} {told}{', '.join(_interval(_outward(first.interval), digits))})."
@@ -104,12 +128,12 @@ def _compare(others: Sequence[tuple[str, Paired]], baseline: str, words: _Words,
     known = [(name, mean, interval, n) for name, (mean, interval, n) in others if mean is not None and interval]
     told = [(name, mean, interval, n) for name, mean, interval, n in known if not interval[0] <= 0 <= interval[1]]
     sentences = []
-    for more, sign in (("more", 1), ("less", -1)):
+    for more, sign in ((words.more, 1), (words.less, -1)):
         some = sorted((each for each in told if sign * each[1] > 0), key=lambda each: -sign * each[1])
         if len(told) <= MANY:
             sentences += [
-                f"{name} {words.verb} {number(abs(mean), digits)} {words.unit}{more} than {baseline} "
-                f"({', '.join(_interval(_outward(interval), digits))}, {count(n, 'common seed')})."
+                words.one.format(name=name, amount=number(abs(mean), digits), more=more, baseline=baseline)
+                + f" ({', '.join(_interval(_outward(interval), digits))}, {count(n, 'common seed')})."
                 for name, mean, interval, n in some
             ]
         elif some:
@@ -117,7 +141,7 @@ def _compare(others: Sequence[tuple[str, Paired]], baseline: str, words: _Words,
                 f"{name} by {number(abs(mean), digits)} ({ends(_outward(interval), digits)})"
                 for name, mean, interval, _ in some
             ]
-            sentences.append(f"{words.verb.capitalize()} {words.unit}{more} than {baseline}: {', '.join(amounts)}.")
+            sentences.append(f"{words.many.format(more=more, baseline=baseline)}: {', '.join(amounts)}.")
     untold = [(name, mean, interval, n) for name, mean, interval, n in known if interval[0] <= 0 <= interval[1]]
     if untold:
         fewest, most = (choose(n for *_, n in untold) for choose in (min, max))
@@ -127,7 +151,7 @@ def _compare(others: Sequence[tuple[str, Paired]], baseline: str, words: _Words,
             for name, mean, interval, _ in untold
         ]
         sentences.append(
-            f"No difference in {words.noun} can be told from {seeds} between {baseline} and {listed(names, 'or')}."
+            f"No difference in {words.noun} to {baseline} can be told from {seeds} for {listed(names, 'or')}."
         )
     unknown = [name for name, paired in others if paired.interval is None]
     if unknown:
