@@ -25,13 +25,13 @@ def compare(command: Compare) -> int:
     seeds = _seeds(command)
     leave_memory_of_the_gpu()
     from softbellman.study.compare import prepare, resources_for
-    from softbellman.study.store import Study
+    from softbellman.study.store import study_in
 
     comparison = prepare(
         command.environments, operators, seeds, command.config, steps=command.steps, frames=command.frames
     )
     out = command.out or comparison.default_out
-    begun = Study(out) if (out / "study.json").exists() else None
+    begun = study_in(out)
     resources = resources_for(
         comparison.cells, command.workers, command.threads, begun, deterministic=command.deterministic
     )
@@ -89,11 +89,11 @@ def _train(comparison: "Comparison", out: Path, resources: "Resources", *, quiet
     from softbellman.study.compare import train
     from softbellman.study.launch import outcome
     from softbellman.study.stopping import Stopped
-    from softbellman.study.store import Study
+    from softbellman.study.store import study_in
 
     if not quiet:
         work = comparison.work(out, resources.workers, retry_failed=options["retry_failed"])
-        begun = Study(out) if (out / "study.json").exists() else None
+        begun = study_in(out)
         print_lines(comparison.going_on(begun).summary(work, resources))
     try:
         study = train(comparison, out, resources, quiet=quiet, **options)

@@ -20,7 +20,7 @@ from softbellman.study.stopping import EXIT_CODE
 def train(command: Train) -> int:
     """Trains a study, new or begun; the exit code is 1 if a run failed or diverged, and 130 if it was stopped."""
     from softbellman.study.matching import require_same
-    from softbellman.study.store import Study, plain
+    from softbellman.study.store import Study, plain, study_in
 
     if command.seed is not None and command.seeds is not None:
         raise ValueError("give --seed or --seeds, not both")
@@ -29,7 +29,7 @@ def train(command: Train) -> int:
     operator = ops.parse(command.operator)
     name = f"{plain(command.environment)}-{plain(str(operator))}-seed-{'-'.join(map(str, seeds))}"
     out = command.out or Path("runs") / name
-    begun = Study(out) if (out / "study.json").exists() else None
+    begun = study_in(out)
     if begun and "workers" in begun.record:
         raise ValueError(f"{out} is a comparison; it goes on by softbellman resume {out}, or by softbellman compare")
     _set_up_xla(command.threads, begun.record["provenance"] if begun else {}, deterministic=command.deterministic)

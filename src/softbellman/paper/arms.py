@@ -24,7 +24,7 @@ ARMS = {
 """Each arm's operator, `{:g}` standing for a parameter that is chosen."""
 
 WHOLE, PAPERS, FIXED = "the whole grid", "1, 5, 10", "Table A1"
-"""How parameters are chosen: from the scale's grid, from what it shares with the paper's, or as the paper has them."""
+"""Ways to choose parameters: from the scale's grid, from what it shares with the paper's, or as the paper has them."""
 
 
 class Arm(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from softbellman import operators as ops
 from softbellman.envs import nearest
 from softbellman.study.config import Config, preset, with_settings
-from softbellman.study.store import Study, decisive
+from softbellman.study.store import Study, decisive, study_in
 
 if TYPE_CHECKING:
     from softbellman.study.compare import Comparison
@@ -164,10 +164,8 @@ def open_study(scale: Scale, path: Path) -> Study | None:
     Raises:
         ValueError: if it holds a study that is none of this scale, or none that can be read.
     """
-    if not (path / "study.json").exists():
-        return None
-    study = Study(path)
-    if faults := _faults(scale, study):
+    study = study_in(path)
+    if study and (faults := _faults(scale, study)):
         other = next((f"of scale {each.name}" for each in SCALES.values() if not _faults(each, study)), "of no scale")
         raise ValueError(
             f"{path} holds a study {other}, not of {scale.name} ({'; '.join(faults)}); name another directory or scale"

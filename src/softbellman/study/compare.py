@@ -26,7 +26,7 @@ from softbellman.study.place import require_new
 from softbellman.study.plan import Plan, check_in_training, check_seeds, plan
 from softbellman.study.progress import study_reporter
 from softbellman.study.provenance import provenance
-from softbellman.study.store import RunPath, Study, decisive, read_status, runs_of
+from softbellman.study.store import RunPath, Study, decisive, read_status, runs_of, study_in
 
 _COMPILED_TOGETHER = 8
 PROCESS_BYTES = 400_000_000  # of a worker beside its replays; 0.37 to 0.41 GB were measured
@@ -127,8 +127,7 @@ class Comparison(NamedTuple):
             MemoryError: if the groups that train at once do not fit into memory together.
         """
         groups, wanted = [], set(self.trained)
-        if (out / "study.json").exists():
-            study = Study(out)
+        if study := study_in(out):
             require_within(study, self.environments, self.operators, self.seeds, self.config, self.facts)
             groups = [each for each in open_groups(study) if any(run.operator in wanted for run in each.runs)]
         else:
@@ -276,7 +275,7 @@ def train(
     """
     asked = (comparison.environments, comparison.operators, comparison.seeds, comparison.config, comparison.facts)
     comparison.work(out, resources.workers, retry_failed=retry_failed)
-    if not (out / "study.json").exists():
+    if study_in(out) is None:
         made_with = provenance() | {"threads": str(resources.threads), "xla_flags": resources.xla_flags or None}
         Study.create(out, *asked, command, provenance=made_with, workers=resources.workers)
     with Study(out).locked() as weaker:
@@ -363,7 +362,7 @@ def compare(
     config = with_settings(chosen, settings or {})
     comparison = prepare(environments, operators, numbers, config, steps=steps, frames=frames)
     folder = comparison.default_out if out is None else as_path(out)
-    begun = Study(folder) if (folder / "study.json").exists() else None
+    begun = study_in(folder)
     resources = resources_for(comparison.cells, workers, threads, begun)
     study = train(comparison, folder, resources, retry_failed=retry_failed, quiet=quiet)
     if not quiet:

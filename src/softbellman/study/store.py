@@ -246,6 +246,15 @@ class Study:
         self.runs = runs_of(self.path, environments, operators, seeds)
 
 
+def study_in(path: Path) -> Study | None:
+    """Opens the study in a directory, or returns None where none has been begun.
+
+    Raises:
+        ValueError: if there is one that can't be read.
+    """
+    return Study(path) if (path / RECORD).exists() else None
+
+
 def runs_of(path: Path, environments: Sequence[str], operators: Sequence[str], seeds: Sequence[int]) -> list[RunPath]:
     """Lists the runs of a study in a directory, seeds innermost, environments outermost.
 
