@@ -7,6 +7,7 @@ import pytest
 
 from softbellman.paper import page
 from softbellman.paper.claims import CLAIMS
+from softbellman.paper.contents import first_sentence
 from softbellman.paper.grid import SCALES
 from softbellman.paper.results import read
 from softbellman.paper.verdicts import Verdict
@@ -30,7 +31,7 @@ def written(tmp_path_factory):
 def test_the_first_sentence_sums_up_the_verdicts():
     states = ["supported"] * 1 + ["not supported"] * 2 + ["undecided"] * 17
     verdicts = [Verdict(claim.name, "", "", state, "") for claim, state in zip(CLAIMS, states, strict=True)]
-    assert page.first_sentence(read(LAPTOP, None), verdicts) == (
+    assert first_sentence(read(LAPTOP, None), verdicts) == (
         "Of the paper's 20 claims about training, 1 is supported, 2 are not supported and 17 are undecided at scale "
         "laptop."
     )

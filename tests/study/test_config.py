@@ -101,6 +101,17 @@ def test_quick_atari_is_the_papers_but_for_the_decay_of_exploration_and_the_leng
     }
 
 
+def test_sharp_atari_is_quick_atari_but_for_the_optimiser_and_the_length():
+    sharp, quick = dict(fields(preset("sharp-atari").config)), dict(fields(preset("quick-atari").config))
+    assert {name: value for name, value in sharp.items() if value != quick[name]} == {
+        "learner.optimizer": "adam",
+        "learner.learning_rate": 1e-4,
+        "learner.optimizer_epsilon": 1e-8,
+        "learner.loss_reduction": "mean",
+        "loop.steps": 1_000_000,
+    }
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_could_run_and_every_value_has_a_short_source(name):
     chosen = preset(name)

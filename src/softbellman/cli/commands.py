@@ -20,9 +20,9 @@ class Training:
     """What every command that begins to train can be told.
 
     Attributes:
-        preset: `paper-atari`, `quick-atari`, `machado-atari`, `demo-atari`, `minatar`, `quick-minatar`,
-            `sharp-minatar`, `demo-minatar` or `classic-control`: the values of all options below that are not given
-            themselves. By default that of the environment: its values are shown by `ENV --help`.
+        preset: `paper-atari`, `quick-atari`, `sharp-atari`, `machado-atari`, `demo-atari`, `minatar`,
+            `quick-minatar`, `sharp-minatar`, `demo-minatar` or `classic-control`: the values of all options below that
+            are not given themselves. By default that of the environment: its values are shown by `ENV --help`.
         steps: agent steps of a run; the same as `--loop.steps`.
         frames: emulator frames of a run, instead of `--steps`.
         deterministic: has XLA use only operations that repeat to the last bit, where there is a GPU, and fail at
@@ -338,10 +338,12 @@ class PaperPage:
     Attributes:
         scale: `smoke`, `laptop` or `full`.
         study: directory of the scale's study; by default `runs/paper-<scale>`.
+        markdown: a file to write the same to as a document, with its pictures beside the page.
     """
 
     scale: str = "smoke"
     study: _Path = None
+    markdown: _Path = None
 
 
 @dataclass(frozen=True)

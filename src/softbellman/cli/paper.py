@@ -66,13 +66,14 @@ def check(command: PaperCheck) -> int:
         verdicts = [verdict for verdict in view.check(view.data(results)) if verdict.name not in shown]
         shown |= {verdict.name for verdict in verdicts}  # a claim may belong to two views
         print_lines([(view.name, view.title)])
+        _print_missing(view, results)
         _print_verdicts(verdicts)
     return 0
 
 
 def page(command: PaperPage) -> int:
-    """Writes the page of a scale, and prints its first sentence."""
-    from softbellman.paper import grid, page, views
+    """Writes the page of a scale, as a document too if one is asked for, and prints its first sentence."""
+    from softbellman.paper import contents, document, grid, page, views
     from softbellman.paper.claims import CLAIMS
     from softbellman.paper.verdicts import judge
 
@@ -80,9 +81,11 @@ def page(command: PaperPage) -> int:
     folder = command.study or scale.folder
     results, study = _read(scale, folder)
     _require(study, list(views.VIEWS.values()), scale, folder)
-    path = page.write(results, study, folder / "paper" / "index.html")
+    pages = [page.write(results, study, folder / "paper" / "index.html")]
+    if command.markdown:
+        pages.append(document.write(results, study, command.markdown, folder / "paper"))
     verdicts = [judge(claim, results) for claim in CLAIMS]
-    print_lines([("found", page.first_sentence(results, verdicts)), ("page", str(path))])
+    print_lines([("found", contents.first_sentence(results, verdicts)), *(("page", str(path)) for path in pages)])
     return 0
 
 
@@ -143,9 +146,13 @@ def _print_view(view: "View", results: "Results", data: Any) -> None:
         for quantity in dict.fromkeys(row.get("quantity", "") for row in rows):
             _print_rows([row for row in rows if (row.get("game", ""), row.get("quantity", "")) == (game, quantity)])
     print_lines([("meaning", view.notes)])
+    _print_missing(view, results)
+    _print_verdicts(view.check(data))
+
+
+def _print_missing(view: "View", results: "Results") -> None:
     if not view.measure and (missing := view.missing(results)).runs:
         print_lines([("so far", str(missing))])
-    _print_verdicts(view.check(data))
 
 
 def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
@@ -160,7 +167,7 @@ def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _print_verdicts(verdicts: "Sequence[Verdict]") -> None:
-    from softbellman.paper.page import described
+    from softbellman.paper.contents import described
 
     for verdict in verdicts:
         claimed = f" (claimed {verdict.claimed})" if verdict.claimed else ""

@@ -39,13 +39,17 @@ class Missing(NamedTuple):
     text: str
     hours: float | None
 
+    @property
+    def count(self) -> str:
+        """How many, in a sentence without its end."""
+        return f"{self.runs} of {self.asked} runs {'is' if self.runs == 1 else 'are'} missing"
+
     def __str__(self) -> str:
         """Say how many, which, and how long they would take."""
         if not self.runs:
             return "none"
         time = "unknown, for no run has ended" if self.hours is None else f"{duration(self.hours)} of one worker"
-        are = "is" if self.runs == 1 else "are"
-        return f"{self.runs} of {self.asked} runs {are} missing ({self.text}); the time they take is {time}"
+        return f"{self.count} ({self.text}); the time they take is {time}"
 
 
 class Results(NamedTuple):
@@ -120,7 +124,16 @@ class Results(NamedTuple):
         text = "; ".join(f"{n} of {each} of {_shortly(named)}" for n, named in sorted(alike.items()) if n)
         return Missing(len(lacking), len(cells), text, self._hours(lacking))
 
-    def _hours(self, cells: Sequence[tuple[int, int, int]]) -> float | None:
+    def hours(self, specs: Collection[str]) -> float | None:
+        """Compute the hours of one worker that the runs of some operators took; None if none has ended."""
+        cells = [
+            (game, place, seed)
+            for game, place, seed in np.argwhere(self.counted)
+            if self.scale.operators[place] in specs
+        ]
+        return self._hours(cells) if cells else None
+
+    def _hours(self, cells: Sequence[Sequence[int]]) -> float | None:
         """Estimate the hours of one worker that runs take, from those of the same game that ended, else of all."""
         paces = [
             _seconds_each(self.columns["seconds"][game, :, :, -1], self.scale.operators) for game in range(len(self))

@@ -107,7 +107,7 @@ def judge(claim: Claim, results: Results) -> Verdict:
     ]
     missing = results.missing(claim.needs(results.scale), games)
     if missing.runs:
-        return Verdict(*names, "undecided", str(missing), shown, so_far=True)
+        return Verdict(*names, "undecided", missing.count, shown, so_far=True)
     if fault := _fault(results, games, own):
         return Verdict(*names, "undecided", fault, shown)
     if not results.scale.decides:

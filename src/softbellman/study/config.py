@@ -161,6 +161,18 @@ _QUICK = _derived(
         "loop.test_steps": (10_000, _HERE),
     },
 )
+_SHARP_ATARI = _derived(
+    _QUICK,
+    "sharp-atari",
+    "Adam in place of RMSProp: 1 million steps, enough for a game's first points to be learned.",
+    {
+        "learner.optimizer": ("adam", "CleanRL"),
+        "learner.learning_rate": (1e-4, "CleanRL"),
+        "learner.optimizer_epsilon": (1e-8, "CleanRL"),
+        "learner.loss_reduction": ("mean", "CleanRL"),
+        "loop.steps": (1_000_000, _HERE),
+    },
+)
 _MACHADO = _derived(
     _PAPER,
     "machado-atari",
@@ -273,7 +285,18 @@ _DEMO_MINATAR = _derived(
 
 PRESETS = {
     preset.name: preset
-    for preset in (_PAPER, _QUICK, _MACHADO, _DEMO, _CLASSIC, _MINATAR, _QUICK_MINATAR, _SHARP_MINATAR, _DEMO_MINATAR)
+    for preset in (
+        _PAPER,
+        _QUICK,
+        _SHARP_ATARI,
+        _MACHADO,
+        _DEMO,
+        _CLASSIC,
+        _MINATAR,
+        _QUICK_MINATAR,
+        _SHARP_MINATAR,
+        _DEMO_MINATAR,
+    )
 }
 
 _DEFAULT_PRESETS = {

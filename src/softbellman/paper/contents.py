@@ -1,0 +1,102 @@
+"""What the page and the document say of a scale: the first sentence, verdicts, and a section for each view."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from softbellman.paper.claims import CLAIMS, LEVEL
+from softbellman.paper.results import Results, duration
+from softbellman.paper.verdicts import STATES, Estimate, Verdict, judge
+from softbellman.paper.view import View, lay_out
+from softbellman.paper.views import VIEWS
+from softbellman.study.report import account
+from softbellman.study.report.wording import number, signed
+from softbellman.study.store import Study
+
+
+def contents(results: Results, study: Study | None) -> dict[str, Any]:
+    """Gather what a template needs: all but the pictures, which differ between a page and a document."""
+    scale = results.scale
+    verdicts = [judge(claim, results) for claim in CLAIMS]
+    made = dict(account.facts(study)) if study and results.counted.any() else {}
+    return {
+        "title": f"The paper, figure by figure: {scale.name}",
+        "first": first_sentence(results, verdicts),
+        "scale": scale,
+        "missing": results.missing(scale.operators),
+        "level": f"{LEVEL:.2%}",
+        "verdicts": [_verdict(verdict) for verdict in verdicts],
+        "sections": [_section(view, results) for view in VIEWS.values()],
+        "made_with": account.made_with(study) if study else "",
+        "made": {name: made[name] for name in ("learner", "tests", "software", "hardware") if name in made},
+    }
+
+
+def first_sentence(results: Results, verdicts: Sequence[Verdict]) -> str:
+    """Sum up the verdicts on all claims.
+
+    >>> from softbellman.paper import grid, results
+    >>> nothing = results.read(grid.SCALES["smoke"], None)
+    >>> first_sentence(nothing, [judge(claim, nothing) for claim in CLAIMS])
+    "Of the paper's 20 claims about training, 0 are supported, 0 are not supported and 20 are undecided at scale smoke."
+    """
+    counts = Counter(verdict.state for verdict in verdicts)
+    said = [f"{counts[state]} {'is' if counts[state] == 1 else 'are'} {state}" for state in STATES]
+    return (
+        f"Of the paper's {len(verdicts)} claims about training, {said[0]}, {said[1]} and {said[2]} "
+        f"at scale {results.scale.name}."
+    )
+
+
+def described(estimate: Estimate) -> str:
+    """Write an estimate with its interval.
+
+    >>> described(Estimate(0.5, (0.25, 0.75), 10, 2)), described(Estimate(None, None, 0, 0))
+    ('+0.500 (0.250 to 0.750)', 'nothing yet')
+    """
+    if estimate.mean is None:
+        return "nothing yet"
+    if estimate.interval is None:
+        return signed(estimate.mean, 3)
+    low, high = estimate.interval
+    return f"{signed(estimate.mean, 3)} ({number(low, 3)} to {number(high, 3)})"
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    shown = [
+        {"reading": one.reading, "label": one.label, "text": described(one.estimate), "n": one.estimate.n}
+        for one in verdict.shown
+    ]
+    return {
+        "name": verdict.name,
+        "says": verdict.says,
+        "claimed": verdict.claimed,
+        "state": verdict.state,
+        "kind": verdict.state.replace(" ", "-"),
+        "reason": verdict.reason,
+        "so_far": verdict.so_far,
+        "shown": shown,
+        "deciding": [one for one in shown if one["reading"] == shown[0]["reading"]],
+    }
+
+
+def _section(view: View, results: Results) -> dict[str, Any]:
+    data = view.data(results)
+    rows = view.analyse(data)
+    missing = None if view.measure else view.missing(results)
+    hours = None if view.measure else results.hours(view.operators(results.scale))
+    return {
+        "view": view,
+        "data": data,
+        "name": view.name,
+        "title": view.title,
+        "expected": view.expected,
+        "notes": view.notes,
+        "command": f"softbellman paper run {view.name} --scale {results.scale.name}",
+        "missing": str(missing) if missing and missing.runs else "",
+        "counted": f"{missing.asked - missing.runs} of {missing.asked} runs" if missing else "",
+        "took": "seconds" if view.measure else "nothing yet" if hours is None else f"{duration(hours)} of one worker",
+        "verdicts": [_verdict(verdict) for verdict in view.check(data)],
+        "table": lay_out(rows),
+        "has_theirs": "paper" in rows[0],
+    }
