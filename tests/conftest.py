@@ -1,7 +1,15 @@
 """Settings of every test, made before JAX or Matplotlib loads. Child processes inherit them."""
 
+import fcntl
 import importlib.util
 import os
+import pickle
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,16 +34,79 @@ def freed_memory_goes_back():
         yield
 
 
+@pytest.fixture(scope="session")
+def common_folder(tmp_path_factory, worker_id) -> Path:
+    """The folder that all workers of this run share."""
+    return tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
+
+
+@pytest.fixture(scope="session")
+def once(common_folder) -> Callable[[str, Callable[[Path], Any]], Any]:
+    """Makes what takes long once for all workers: the first makes it in a folder of its own, the others wait."""
+
+    def make(name: str, build: Callable[[Path], Any]) -> Any:
+        folder, made = common_folder / f"{name}-once", common_folder / f"{name}-made"
+        with (common_folder / f"{name}-lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                made.write_bytes(pickle.dumps(build(folder)))
+        return pickle.loads(made.read_bytes())
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def cartpole(once):
+    """A study of two seeds of CartPole, and what was told after each test phase."""
+    from .studies import TINY, Study, trained
+
+    def build(folder: Path) -> tuple[Path, Any]:
+        values = TINY | {"loop.test_episodes": 5}
+        study, rows = trained(folder, "gym/CartPole-v1", "classic-control", "double(softmax(5))", [0, 3], values)
+        return study.path, rows
+
+    path, rows = once("cartpole", build)
+    return Study(path), rows
+
+
+@pytest.fixture(scope="session")
+def breakout(tmp_path_factory):
+    """A study, untrained, of Atari's Breakout."""
+    from softbellman import envs
+
+    from .studies import planned_study, untrained
+
+    pytest.importorskip("ale_py")
+    planned = planned_study("atari/breakout", "demo-atari", "softmax(5)", [0], {})
+    env = envs.make("atari/breakout", seed=0, training=False, protocol=planned.config.protocol)
+    return untrained(tmp_path_factory.mktemp("studies") / "breakout", planned, env)
+
+
+@pytest.fixture(scope="session")
+def walk(tmp_path_factory):
+    """A study, untrained, of an environment that renders without another package, `gym/walk:Walk-v0`."""
+    from softbellman import envs
+
+    from .studies import TINY, WALK, planned_study, untrained
+
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "walk.py").write_text(textwrap.dedent(WALK))
+    sys.path.insert(0, str(folder))
+    planned = planned_study("gym/walk:Walk-v0", "classic-control", "max", [0], TINY)
+    yield untrained(tmp_path_factory.mktemp("studies") / "walk", planned, envs.make(planned.environment, seed=0))
+    sys.path.remove(str(folder))
+
+
 @pytest.fixture(scope="session", autouse=True)
-def compiled(tmp_path_factory, worker_id):
+def compiled(tmp_path_factory, common_folder):
     """All workers share what takes long to compile; a size makes JAX lock it.
 
     The processes that a worker starts share a place of their own: one killed may leave half a file.
     """
     import jax
 
-    of_this_run = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
-    jax.config.update("jax_compilation_cache_dir", str(of_this_run / "compiled"))
+    jax.config.update("jax_compilation_cache_dir", str(common_folder / "compiled"))
     jax.config.update("jax_compilation_cache_max_size", 4 * 2**30)  # more than is ever written
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     with pytest.MonkeyPatch.context() as patched:

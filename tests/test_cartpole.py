@@ -8,10 +8,12 @@ prints the scores of the network that a run's test phases found best and of its 
 import pytest
 
 from softbellman import operators as ops
-from softbellman.study import groups, play
-from softbellman.study.config import preset
-from softbellman.study.plan import plan
-from softbellman.study.store import Study, read_metrics
+from softbellman.config import preset
+from softbellman.running import group_training as groups
+from softbellman.running import play
+from softbellman.running.plan import plan
+from softbellman.study.files import read_metrics
+from softbellman.study.store import Study
 
 SEEDS = [0, 1, 2]
 SOLVED = 475.0  # of 500, the threshold that CartPole-v1 is registered with

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from softbellman import cli
+from softbellman import config as configs
 from softbellman import operators as ops
-from softbellman.study import config as configs
-from softbellman.study.store import Study, load_params, read_metrics
+from softbellman.study.files import load_params, read_metrics
+from softbellman.study.store import Study
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SPEC_LETTERS = st.text(alphabet="maxsoftmellodub()()()*:.,-+e0123456789 _naif" + string.punctuation, max_size=30)

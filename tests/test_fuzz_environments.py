@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from softbellman import cli
 from softbellman.envs.gym import GymEnv
-from softbellman.study.plan import make_network, obs_scale
-from softbellman.study.store import Study, load_params
+from softbellman.running.build import make_network, obs_scale
+from softbellman.study.files import load_params
+from softbellman.study.store import Study
 
 TINY = [
     *("--steps", "300", "--loop.epoch-steps", "150", "--loop.test-steps", "30", "--loop.held-out-states", "64"),
@@ -225,7 +226,7 @@ def attempt(tmp_path, monkeypatch, capsys):
     """Trains with an environment and tests it, and checks all that should hold."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NPROC", "2")
-    monkeypatch.setattr("softbellman.study.pictures.draw_curves", lambda *_: None)  # slow, and not what is tried
+    monkeypatch.setattr("softbellman.report.pictures.draw_curves", lambda *_: None)  # slow, and not what is tried
     numbers = itertools.count()
 
     def run(*words):

@@ -33,9 +33,9 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
 
     import jax
 
+    from softbellman import config as configs
     from softbellman import operators as ops
-    from softbellman.study import config as configs
-    from softbellman.study.plan import make_loop
+    from softbellman.running.build import make_loop
     from softbellman.training.measurement import Run
 
     config = configs.preset("quick-minatar").config

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from softbellman import operators
 
 if TYPE_CHECKING:
-    from softbellman.study.compare import compare
+    from softbellman.running.compare import compare
     from softbellman.study.store import Study
     from softbellman.tabular import FiniteMDP, solve
 
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(tabular, name)
     if name == "compare":
-        from softbellman.study.compare import compare
+        from softbellman.running.compare import compare
 
         return compare
     if name == "Study":

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from softbellman.cli import training
-from softbellman.study.engines import DETERMINISTIC
+from softbellman.running.engines import DETERMINISTIC
 
 from .conftest import TINY, TRAIN, run_alone
 

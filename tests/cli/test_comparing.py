@@ -14,10 +14,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from softbellman.study import compare as module
-from softbellman.study.engines import Event
-from softbellman.study.store import Study, read_status
-from softbellman.study.worker import work
+from softbellman.running import compare as module
+from softbellman.running.engines import Event
+from softbellman.running.worker import work
+from softbellman.study.runs import read_status
+from softbellman.study.store import Study
 
 from .conftest import COMPARE, MAIN, TINY, run_alone
 
@@ -129,7 +130,7 @@ def test_l48_a_study_json_alone_reruns_the_comparison_as_it_was_made(compared, s
         in_this_process(tasks, workers, on_event, check)
 
     monkeypatch.setattr(module, "train_locally", noted)
-    monkeypatch.setattr("softbellman.study.engines.available_cores", lambda: 2)
+    monkeypatch.setattr("softbellman.running.engines.available_cores", lambda: 2)
     Path("again").mkdir()
     shutil.copy(compared[0] / "study.json", "again")
     code, _, errors = softbellman("resume", "again")
@@ -204,7 +205,7 @@ def _asked(words):
     """What `compare` makes of its words, whose faults are not ours."""
     from softbellman.cli.arguments import parse
     from softbellman.operators import parse as operator
-    from softbellman.study.compare import prepare, resources_for
+    from softbellman.running.comparison import prepare, resources_for
 
     command = parse("compare", words[1:])
     planned = prepare(
@@ -257,7 +258,7 @@ def workers_of(folder):
             words, at = (process / "cmdline").read_bytes(), (process / "cwd").readlink()
         except OSError:
             continue
-        if b"softbellman.study.worker" in words and at == folder.resolve():
+        if b"softbellman.running.worker" in words and at == folder.resolve():
             found.append(int(process.name))
     return found
 

@@ -4,8 +4,9 @@ import pytest
 
 from softbellman.paper import budget
 from softbellman.paper.views import VIEWS
-from softbellman.study import compare
-from softbellman.study.store import Study, read_status
+from softbellman.running import compare
+from softbellman.study.runs import read_status
+from softbellman.study.store import Study
 
 from .conftest import run_alone
 

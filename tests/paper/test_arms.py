@@ -8,7 +8,7 @@ from softbellman.paper.expected import TABLE_A1
 from softbellman.paper.grid import SCALES
 from softbellman.paper.results import read
 
-from .synthetic import paper_study
+from ..studies import paper_study
 
 SMOKE, LAPTOP, FULL = SCALES.values()
 # Final scores of softmax by seed: each seed's own favourite is another than that of the four others.

@@ -2,16 +2,18 @@
 
 import pytest
 
+from softbellman.config import checked
 from softbellman.paper import budget
 from softbellman.paper.grid import SCALES, plan_runs
-from softbellman.study.compare import Resources
-from softbellman.study.config import checked
-from softbellman.study.launch import Work
-from softbellman.study.store import Study, runs_of, save_params
+from softbellman.running.comparison import Resources
+from softbellman.running.launch import Work
+from softbellman.study.files import save_params
+from softbellman.study.runs import runs_of
+from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter
 from softbellman.training.metrics import MetricsRow
 
-from ..study.synthetic import row
+from ..studies import row
 
 SMOKE, LAPTOP, FULL = SCALES.values()
 TWO = Resources(2, 1)

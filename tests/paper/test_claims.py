@@ -13,7 +13,7 @@ from softbellman.paper.grid import SCALES
 from softbellman.paper.results import read
 from softbellman.paper.views import VIEWS
 
-from .synthetic import RANDOM, paper_study
+from ..studies import RANDOM, paper_study
 
 PAGE = (Path(__file__).parents[2] / "docs" / "claims.md").read_text()
 LAPTOP = SCALES["laptop"]

@@ -11,7 +11,7 @@ from softbellman.paper.grid import SCALES, open_study
 from softbellman.paper.results import read
 from softbellman.paper.views import VIEWS
 
-from .synthetic import paper_study
+from ..studies import paper_study
 
 ROOT = Path(__file__).parents[2]
 LAPTOP = SCALES["laptop"]

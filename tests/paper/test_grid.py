@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from softbellman.paper.grid import SCALES, find_scale, open_study, operators, plan_runs
-from softbellman.study.compare import Resources, prepare, train
+from softbellman.running.compare import train
+from softbellman.running.comparison import Resources, prepare
+from softbellman.running.launch import outcome
 from softbellman.study.groups import Group, open_group
-from softbellman.study.launch import outcome
 from softbellman.study.store import Study, require_new
 from softbellman.study.writer import write_status
 
-from .synthetic import paper_study
+from ..studies import paper_study
 
 CLAIMS = (Path(__file__).parents[2] / "docs" / "claims.md").read_text()
 SMOKE, LAPTOP, FULL = SCALES.values()

@@ -14,7 +14,7 @@ from softbellman.paper.verdicts import Verdict
 from softbellman.paper.views import VIEWS
 
 from ..browser import Browser, find_browser
-from .synthetic import paper_study
+from ..studies import paper_study
 
 LAPTOP = SCALES["laptop"]
 

@@ -6,7 +6,7 @@ import pytest
 from softbellman.paper.grid import SCALES
 from softbellman.paper.results import deviation, mean, read
 
-from .synthetic import RANDOM, paper_study
+from ..studies import RANDOM, paper_study
 
 LAPTOP = SCALES["laptop"]
 OPERATORS = ("max", "double(max)")

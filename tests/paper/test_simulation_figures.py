@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from softbellman import operators as ops
-from softbellman.paper import simulations
-from softbellman.paper.simulations import draw_bias, draw_comparison, family
+from softbellman.paper.figures import simulations
+from softbellman.paper.figures.simulations import draw_bias, draw_comparison, family
 from softbellman.simulation import compare, measure
 
 PAPERS = ["max", "double(max)"] + [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from softbellman import operators as ops
-from softbellman.paper import table3
+from softbellman.paper.figures import table3
 
 
 def found(operator):

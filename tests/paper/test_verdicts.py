@@ -11,7 +11,7 @@ from softbellman.paper.grid import SCALES
 from softbellman.paper.results import read
 from softbellman.paper.verdicts import decide, estimate, judge
 
-from .synthetic import RANDOM, paper_study
+from ..studies import RANDOM, paper_study
 
 SMOKE, LAPTOP, _ = SCALES.values()
 BY_NAME = {claim.name: claim for claim in CLAIMS}

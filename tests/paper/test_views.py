@@ -8,12 +8,12 @@ import pytest
 
 from softbellman.paper.arms import candidates
 from softbellman.paper.expected import TABLE_1, TABLE_2, TABLE_A1
+from softbellman.paper.figures.view import lay_out
 from softbellman.paper.grid import SCALES
 from softbellman.paper.results import read
-from softbellman.paper.view import lay_out
 from softbellman.paper.views import VIEWS, find
 
-from .synthetic import paper_study
+from ..studies import paper_study
 
 SMOKE, LAPTOP, FULL = SCALES.values()
 TRAINED = [name for name, view in VIEWS.items() if not view.measure]

@@ -13,18 +13,12 @@ import pandas as pd
 import pytest
 
 from softbellman import operators as ops
-from softbellman.study.config import Config
+from softbellman.config import Config
+from softbellman.operators.spec import plain
+from softbellman.study.files import load_params, read_metrics, save_params, write_atomically
 from softbellman.study.provenance import changes, provenance
-from softbellman.study.store import (
-    RunPath,
-    Study,
-    find_run,
-    load_params,
-    plain,
-    read_metrics,
-    save_params,
-    write_atomically,
-)
+from softbellman.study.runs import RunPath
+from softbellman.study.store import Study, find_run
 from softbellman.study.writer import RunWriter
 from softbellman.training import checkpoint
 

@@ -17,7 +17,7 @@ from softbellman.cli.commands import COMMANDS, Operators
 from softbellman.cli.tables import complain, print_table
 from softbellman.envs import nearest
 from softbellman.faults import in_a_line, users_place
-from softbellman.study.stopping import EXIT_CODE
+from softbellman.running.stopping import EXIT_CODE
 
 
 def main() -> NoReturn:

@@ -13,10 +13,10 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 import tyro
 
+from softbellman import config as configs
 from softbellman.arguments import as_path
 from softbellman.cli.commands import COMMANDS, Compare, Training
 from softbellman.envs import PREFIXES, nearest, squeeze
-from softbellman.study import config as configs
 
 # What tyro says of a fault, and the same for those who do not read Python.
 _PLAINLY = (

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import DisallowNone, Positional, arg
 
-from softbellman.study.config import Config, Preset, preset
+from softbellman.config import Config, Preset, preset
 
 # A number or path that may be left out; None is what it then is, and nothing that could be typed.
 _Integer = DisallowNone[int | None]

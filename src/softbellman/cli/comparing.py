@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from softbellman import operators as ops
 from softbellman.cli.commands import Compare, Report, Resume
 from softbellman.cli.tables import complain, print_lines, print_settings, print_table, written
+from softbellman.running.stopping import EXIT_CODE
 from softbellman.study.place import require_directory
-from softbellman.study.stopping import EXIT_CODE
 
 if TYPE_CHECKING:
-    from softbellman.study.compare import Comparison, Resources
+    from softbellman.running.comparison import Comparison, Resources
     from softbellman.study.store import Study
 
 
@@ -24,7 +24,7 @@ def compare(command: Compare) -> int:
     operators = [ops.parse(spec) for spec in command.operators]
     seeds = _seeds(command)
     leave_memory_of_the_gpu()
-    from softbellman.study.compare import prepare, resources_for
+    from softbellman.running.comparison import prepare, resources_for
     from softbellman.study.store import study_in
 
     comparison = prepare(
@@ -59,7 +59,7 @@ def _seeds(command: Compare) -> Sequence[int]:
 def resume(command: Resume, study: "Study") -> int:
     """Goes on with a comparison."""
     leave_memory_of_the_gpu()
-    from softbellman.study.compare import prepare, resources_for
+    from softbellman.running.comparison import prepare, resources_for
 
     operators = [ops.parse(spec) for spec in study.operators]
     comparison = prepare(study.environments, operators, study.seeds, study.config)
@@ -86,9 +86,9 @@ def report(command: Report) -> int:
 
 
 def _train(comparison: "Comparison", out: Path, resources: "Resources", *, quiet: bool, **options: Any) -> int:
-    from softbellman.study.compare import train
-    from softbellman.study.launch import outcome
-    from softbellman.study.stopping import Stopped
+    from softbellman.running.compare import train
+    from softbellman.running.launch import outcome
+    from softbellman.running.stopping import Stopped
     from softbellman.study.store import study_in
 
     if not quiet:
@@ -115,9 +115,9 @@ def _train(comparison: "Comparison", out: Path, resources: "Resources", *, quiet
 
 def _print_table(study: "Study") -> None:
     """Prints what can be concluded, and a row for each operator in each environment."""
-    from softbellman.study.report.conclusions import conclude
-    from softbellman.study.report.findings import find
-    from softbellman.study.report.tables import of_operators
+    from softbellman.analysis.findings import find
+    from softbellman.report.conclusions import conclude
+    from softbellman.report.tables import of_operators
 
     for environment in study.environments:
         found = find(study, environment)

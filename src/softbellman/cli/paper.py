@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from softbellman.cli.commands import PaperCheck, PaperList, PaperPage, PaperRun
 from softbellman.cli.comparing import leave_memory_of_the_gpu
 from softbellman.cli.tables import complain, print_lines, print_table
-from softbellman.study.stopping import EXIT_CODE
+from softbellman.running.stopping import EXIT_CODE
 
 if TYPE_CHECKING:
+    from softbellman.paper.figures.view import View
     from softbellman.paper.grid import Scale
     from softbellman.paper.results import Results
     from softbellman.paper.verdicts import Verdict
-    from softbellman.paper.view import View
     from softbellman.study.store import Study
 
 
@@ -92,9 +92,10 @@ def page(command: PaperPage) -> int:
 def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study: "Study | None") -> int:
     """Trains what some operators lack, or says what it would take."""
     from softbellman.paper.grid import plan_runs
-    from softbellman.study.compare import resources_for, train
-    from softbellman.study.launch import outcome
-    from softbellman.study.stopping import Stopped
+    from softbellman.running.compare import train
+    from softbellman.running.comparison import resources_for
+    from softbellman.running.launch import outcome
+    from softbellman.running.stopping import Stopped
 
     comparison = plan_runs(scale, specs, study)
     resources = resources_for(comparison.cells, command.workers, None, study)
@@ -122,11 +123,11 @@ def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study:
 def _read(scale: "Scale", folder: Path) -> "tuple[Results, Study | None]":
     """Reads the results of a scale; the random policy is played first where its score is not known yet."""
     from softbellman.paper import grid, results
-    from softbellman.study import chance
+    from softbellman.running.play import measure_chance
 
     study = grid.open_study(scale, folder)
     if study is not None and not scale.is_atari:  # those of Atari's games were published
-        chance.measure(study, lambda text: print_lines([("note", text)]))
+        measure_chance(study, lambda text: print_lines([("note", text)]))
     return results.read(scale, study), study
 
 
@@ -157,7 +158,7 @@ def _print_missing(view: "View", results: "Results") -> None:
 
 def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
     """Prints rows of one game and quantity, which stand above them."""
-    from softbellman.paper.view import lay_out
+    from softbellman.paper.figures.view import lay_out
 
     above = ("game", "quantity")
     said = ", ".join(rows[0][name] for name in above if name in rows[0])

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from softbellman.study.config import Config, Preset, sources
+from softbellman.config import Config, Preset, sources
 
 LABEL_WIDTH = 17
 

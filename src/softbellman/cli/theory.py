@@ -92,7 +92,7 @@ def simulate_bias(command: SimulateBias) -> int:
     rows = [(str(cell.operator), f"{cell.actions:,}", *_numbers(cell.overestimation)) for cell in cells]
     print_table(("operator", "actions", "mean", "one trial's std", "standard error"), rows)
     table = simulation.write_csv(cells, command.out / "bias.csv")
-    from softbellman.paper.simulations import draw_bias
+    from softbellman.paper.figures.simulations import draw_bias
 
     print_lines([("table", str(table)), _drawn(draw_bias, cells, command.out / f"bias.{command.picture}")])
     return 0
@@ -142,7 +142,7 @@ def simulate_comparison(command: SimulateComparison) -> int:
     print_lines([("means over", told)])
     print_table(("family", "actions", "parameter", "to max", "s.e.", "over", "s.e."), rows)
     table = simulation.write_csv((cell for curve in curves for cell in curve.cells), command.out / "comparison.csv")
-    from softbellman.paper.simulations import draw_comparison
+    from softbellman.paper.figures.simulations import draw_comparison
 
     print_lines([("table", str(table)), _drawn(draw_comparison, curves, command.out / f"comparison.{command.picture}")])
     return 0
@@ -150,7 +150,7 @@ def simulate_comparison(command: SimulateComparison) -> int:
 
 def show_table() -> int:
     """Prints the paper's Table 3, derived from the operators' laws."""
-    from softbellman.paper import table3
+    from softbellman.paper.figures import table3
 
     print_table(("operator", "B.O.", "tuning", "O.R.", "P.R.", "D.Q."), table3.table())
     print_lines(

@@ -13,14 +13,15 @@ from softbellman.cli import comparing
 from softbellman.cli.commands import Doctor, Evaluate, Resume, Train, Watch
 from softbellman.cli.tables import complain, print_lines, print_settings, print_table, written
 from softbellman.faults import in_a_line
+from softbellman.running.stopping import EXIT_CODE
 from softbellman.study.place import require_file, require_new
-from softbellman.study.stopping import EXIT_CODE
 
 
 def train(command: Train) -> int:
     """Trains a study, new or begun; the exit code is 1 if a run failed or diverged, and 130 if it was stopped."""
+    from softbellman.operators.spec import plain
     from softbellman.study.matching import require_same
-    from softbellman.study.store import Study, plain, study_in
+    from softbellman.study.store import Study, study_in
 
     if command.seed is not None and command.seeds is not None:
         raise ValueError("give --seed or --seeds, not both")
@@ -33,7 +34,7 @@ def train(command: Train) -> int:
     if begun and "workers" in begun.record:
         raise ValueError(f"{out} is a comparison; it goes on by softbellman resume {out}, or by softbellman compare")
     _set_up_xla(command.threads, begun.record["provenance"] if begun else {}, deterministic=command.deterministic)
-    from softbellman.study.plan import plan as make_plan
+    from softbellman.running.plan import plan as make_plan
 
     plan = make_plan(command.environment, operator, seeds, command.config, steps=command.steps, frames=command.frames)
     if begun is None:
@@ -62,7 +63,7 @@ def resume(command: Resume) -> int:
     if command.workers is not None or command.retry_failed:
         raise ValueError(f"{study.path} is no comparison: it takes neither --workers nor --retry-failed")
     _set_up_xla(command.threads, study.record["provenance"])
-    from softbellman.study.plan import plan as make_plan
+    from softbellman.running.plan import plan as make_plan
 
     (environment,), (operator,) = study.environments, study.operators
     plan = make_plan(environment, ops.parse(operator), study.seeds, study.config)
@@ -71,12 +72,12 @@ def resume(command: Resume) -> int:
 
 
 def _train_study(study: Any, plan: Any, *, quiet: bool, inexact: bool = False) -> int:
-    from softbellman.study import groups
+    from softbellman.report.pictures import draw_curves
+    from softbellman.running import group_training as groups
+    from softbellman.running.progress import reporter
+    from softbellman.running.stopping import Stopped
     from softbellman.study.locks import Held
-    from softbellman.study.pictures import draw_curves
-    from softbellman.study.progress import reporter
-    from softbellman.study.stopping import Stopped
-    from softbellman.study.store import read_status
+    from softbellman.study.runs import read_status
     from softbellman.study.writer import count_rows
     from softbellman.training.host_loop import Diverged
 
@@ -120,8 +121,8 @@ def _train_study(study: Any, plan: Any, *, quiet: bool, inexact: bool = False) -
 
 
 def _print_results(runs: Sequence[Any]) -> None:
-    from softbellman.study.scores import best_score
-    from softbellman.study.store import read_metrics
+    from softbellman.analysis.scores import best_score
+    from softbellman.study.files import read_metrics
 
     rows = []
     for run in runs:
@@ -142,14 +143,15 @@ def _print_results(runs: Sequence[Any]) -> None:
 
 def evaluate(command: Evaluate) -> int:
     """Prints the scores of a trained network beside those of the random policy."""
-    from softbellman.study.store import find_run, load_params, write_record
+    from softbellman.study.files import load_params, write_record
+    from softbellman.study.store import find_run
 
     study, run = find_run(command.run)
     if command.out is not None:
         require_file(command.out)
     _set_up_xla(command.threads)
-    from softbellman.study import play
-    from softbellman.study.statistics import mean_interval
+    from softbellman.analysis.statistics import mean_interval
+    from softbellman.running import play
 
     epsilon = play.exploration_rate(study.config, command.epsilon)
     options: dict[str, Any] = {"episodes": command.episodes, "max_steps": command.max_steps, "seed": command.seed}
@@ -203,7 +205,7 @@ def watch(command: Watch) -> int:
     out = command.out or run.path / "videos" / f"{command.network}-seed-{command.seed}.mp4"
     require_file(out)
     _set_up_xla(None)
-    from softbellman.study import play
+    from softbellman.running import play
 
     epsilon = play.exploration_rate(study.config, command.epsilon)
     path, phase, pictures = play.watch(
@@ -232,7 +234,7 @@ def watch(command: Watch) -> int:
 def doctor(_: Doctor) -> int:
     """Prints what works on this machine; the exit code is 1 if anything does not."""
     _set_up_xla(None)
-    from softbellman.study.doctor import examine
+    from softbellman.running.doctor import examine
 
     checks = examine()
     for check in checks:
@@ -251,7 +253,7 @@ def _set_up_xla(threads: int | None, recorded: Mapping[str, Any] = {}, *, determ
         deterministic: asks for operations that repeat to the last bit on a GPU.
     """
     from softbellman.memory import keep_freed_memory
-    from softbellman.study.engines import xla_flags
+    from softbellman.running.engines import xla_flags
     from softbellman.study.provenance import available_cores
 
     if threads is not None and threads < 1:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from softbellman.analysis.choice import Chosen, choose_parameter
+from softbellman.analysis.scores import Scores
 from softbellman.paper.expected import TABLE_A1
 from softbellman.paper.grid import PAPERS_PARAMETERS, Scale
 from softbellman.paper.results import Results
-from softbellman.study.choice import Chosen, choose_parameter
-from softbellman.study.scores import Scores
 
 ARMS = {
     "DQN": "max",

@@ -5,13 +5,14 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from softbellman.analysis.scores import read_column
+from softbellman.config import Config, with_settings
 from softbellman.envs import is_device
 from softbellman.paper.results import duration
-from softbellman.study.compare import Comparison, Resources, prepare, train
-from softbellman.study.config import Config, with_settings
-from softbellman.study.engines import Engine
-from softbellman.study.launch import Work
-from softbellman.study.scores import read_column
+from softbellman.running.compare import train
+from softbellman.running.comparison import Comparison, Resources, prepare
+from softbellman.running.engines import Engine
+from softbellman.running.launch import Work
 
 DEVICE_STEPS, HOST_STEPS = 10_000, 1_500  # agent steps of a phase of the calibration
 _ROW_BYTES = 600  # of metrics.csv; 540 to 580 were seen

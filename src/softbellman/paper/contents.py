@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from softbellman.paper.claims import CLAIMS, LEVEL
+from softbellman.paper.figures.view import View, lay_out
 from softbellman.paper.results import Results, duration
 from softbellman.paper.verdicts import STATES, Estimate, Verdict, judge
-from softbellman.paper.view import View, lay_out
 from softbellman.paper.views import VIEWS
-from softbellman.study.report import account
-from softbellman.study.report.wording import number, signed
+from softbellman.report import account
+from softbellman.report.wording import number, signed
 from softbellman.study.store import Study
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from softbellman.paper.contents import contents
 from softbellman.paper.page import FEW_ROWS, templates
 from softbellman.paper.results import Results
-from softbellman.study.pictures import save_picture
-from softbellman.study.store import Study, write_atomically
+from softbellman.report.pictures import save_picture
+from softbellman.study.files import write_atomically
+from softbellman.study.store import Study
 
 
 def write(results: Results, study: Study | None, path: Path, pictures: Path) -> Path:

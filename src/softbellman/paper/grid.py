@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softbellman import operators as ops
+from softbellman.config import Config, decisive, preset, with_settings
 from softbellman.envs import nearest
-from softbellman.study.config import Config, preset, with_settings
-from softbellman.study.store import Study, decisive, study_in
+from softbellman.study.store import Study, study_in
 
 if TYPE_CHECKING:
-    from softbellman.study.compare import Comparison
+    from softbellman.running.comparison import Comparison
 
 PAPERS_PARAMETERS = (1, 5, 10)
 """The paper's grid of tau and omega."""
@@ -181,7 +181,7 @@ def plan_runs(scale: Scale, specs: Collection[str], study: Study | None) -> "Com
         specs: the operators wanted.
         study: the study, as `open_study` returned it.
     """
-    from softbellman.study.compare import prepare
+    from softbellman.running.comparison import prepare
 
     wanted = {*specs, *(study.operators if study else ())}
     chosen = [ops.parse(spec) for spec in scale.operators if spec in wanted]

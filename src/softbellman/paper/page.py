@@ -5,10 +5,11 @@ from typing import Any
 
 from softbellman.envs import MissingExtra
 from softbellman.paper.contents import contents
-from softbellman.paper.panels import alone
+from softbellman.paper.figures.panels import alone
 from softbellman.paper.results import Results
-from softbellman.study.store import Study, write_atomically
-from softbellman.study.svg import svg_text
+from softbellman.report.svg import svg_text
+from softbellman.study.files import write_atomically
+from softbellman.study.store import Study
 
 FEW_ROWS = 12
 """A longer table is folded, unless the paper's numbers are in it."""
@@ -50,9 +51,7 @@ def templates(escape: bool = True) -> Any:
         from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
     except ImportError as error:
         raise MissingExtra("jinja2", "train") from error
-    ours, reports = (
-        PackageLoader(package, "templates") for package in ("softbellman.paper", "softbellman.study.report")
-    )
+    ours, reports = (PackageLoader(package, "templates") for package in ("softbellman.paper", "softbellman.report"))
     loader = ChoiceLoader([ours, PrefixLoader({"report": reports})])
     made = Environment(
         loader=loader, autoescape=escape, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from softbellman.analysis.normalised import ATARI
+from softbellman.analysis.scores import best_score, read_column
 from softbellman.paper.grid import Scale
 from softbellman.study import chance
-from softbellman.study.normalised import ATARI
-from softbellman.study.scores import best_score, read_column
-from softbellman.study.store import Study, read_status
+from softbellman.study.runs import read_status
+from softbellman.study.store import Study
 
 COLUMNS = (
     *("test_return", "updates", "held_out_value", "overestimation"),

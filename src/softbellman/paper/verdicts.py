@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
+from softbellman.analysis.statistics import Interval
 from softbellman.paper.arms import readings, take
 from softbellman.paper.claims import LEVEL, Claim
 from softbellman.paper.results import Results
-from softbellman.study.report.wording import count
-from softbellman.study.statistics import Interval
+from softbellman.report.wording import count
 
 State = Literal["supported", "not supported", "undecided"]
 STATES: tuple[State, ...] = ("supported", "not supported", "undecided")

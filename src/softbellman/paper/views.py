@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from softbellman.envs import nearest
-from softbellman.paper import curves, simulated, simulations, tables
 from softbellman.paper.arms import candidates
 from softbellman.paper.claims import CLAIMS
-from softbellman.paper.curves import BY_TAU, NORM, NORM_OF_MEAN, SCORE, VALUE, VARIANCE, Row
+from softbellman.paper.figures import curves, simulated, simulations, tables
+from softbellman.paper.figures.curves import BY_TAU, NORM, NORM_OF_MEAN, SCORE, VALUE, VARIANCE, Row
+from softbellman.paper.figures.view import View
 from softbellman.paper.grid import Scale
 from softbellman.paper.results import Results
 from softbellman.paper.verdicts import Verdict, judge
-from softbellman.paper.view import View
 
 METHODS = ("DQN", "DDQN", "S-DQN", "S-DDQN")
 _CHOSEN = (

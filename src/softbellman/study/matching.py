@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from softbellman.study.config import Config
+from softbellman.config import Config, decisive
 from softbellman.study.groups import OVER, open_groups
-from softbellman.study.store import Study, decisive, read_status
+from softbellman.study.runs import read_status
+from softbellman.study.store import Study
 
 
 def require_same(

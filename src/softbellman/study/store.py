@@ -9,44 +9,27 @@
 Files are replaced whole: a reader never meets half of one, and a disk that is full spoils none.
 """
 
-import csv
-import itertools
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from softbellman.arguments import as_path
-from softbellman.operators.spec import plain
-from softbellman.study.config import Config, config_from, fields
+from softbellman.config import Config, config_from
+from softbellman.study.files import read_metrics, write_atomically
 from softbellman.study.locks import locked
 from softbellman.study.place import RECORD, require_new, unwritable
 from softbellman.study.provenance import provenance
+from softbellman.study.runs import RunPath, runs_of
 from softbellman.training import checkpoint
-from softbellman.training.checkpoint import Checkpoint, Damaged, State
-from softbellman.training.evaluation import TestPhase
-from softbellman.training.metrics import COUNTS
 
 FORMAT = 2
 _UNSYNCED = "what was written last before a power failure may be lost, and training goes on from the file before"
-
-
-class RunPath(NamedTuple):
-    """Where one run of a study is, and what it is a run of."""
-
-    path: Path
-    environment: str
-    operator: str
-    seed: int
-
-    def __str__(self) -> str:
-        """Names the run in a few words."""
-        return f"{self.environment}, {self.operator}, seed {self.seed}"
 
 
 class Study:
@@ -214,13 +197,13 @@ class Study:
         `pandas.DataFrame(study.table())` and `polars.DataFrame(study.table())` make a frame of it; None is a quantity
         that can't be had.
         """
-        from softbellman.study.report import table
+        from softbellman.report import table
 
         return table(self)
 
     def plot(self) -> Any:
         """Draws the learning curves into a figure of Matplotlib's, means over the seeds with their intervals."""
-        from softbellman.study.report import plot
+        from softbellman.report import plot
 
         return plot(self)
 
@@ -230,7 +213,7 @@ class Study:
         Args:
             out: its directory; by default `<study>/report`.
         """
-        from softbellman.study.report import write
+        from softbellman.report import write
 
         return write(self, out)
 
@@ -253,25 +236,6 @@ def study_in(path: Path) -> Study | None:
         ValueError: if there is one that can't be read.
     """
     return Study(path) if (path / RECORD).exists() else None
-
-
-def runs_of(path: Path, environments: Sequence[str], operators: Sequence[str], seeds: Sequence[int]) -> list[RunPath]:
-    """Lists the runs of a study in a directory, seeds innermost, environments outermost.
-
-    Raises:
-        ValueError: if two of them would share a directory.
-    """
-    runs = [
-        RunPath(path / "runs" / plain(environment) / plain(spec) / f"seed-{seed}", environment, spec, seed)
-        for environment, spec, seed in itertools.product(environments, operators, seeds)
-    ]
-    places: dict[Path, RunPath] = {}
-    for run in runs:
-        other = places.setdefault(run.path, run)
-        if other is not run:
-            twice = f"{run} is there twice" if run == other else f"{other} and {run} would share a directory"
-            raise ValueError(f"{twice}; every run must be another")
-    return runs
 
 
 def _current(record: dict[str, Any]) -> dict[str, Any]:
@@ -308,109 +272,3 @@ def find_run(path: str | Path) -> tuple[Study, RunPath]:
         names = ", ".join(str(run.path) for run in (matching or study.runs)[:4])
         raise ValueError(f"{path} holds {len(matching)} runs; name one of them: {names}")
     return study, matching[0]
-
-
-def read_status(run: RunPath) -> str | None:
-    """Returns how a run stands, as `study.writer` recorded it, or None if it has not begun."""
-    state = _status(run).get("state")
-    return None if state is None else str(state)
-
-
-def read_reason(run: RunPath) -> str:
-    """Returns why a run did not go on, or an empty text."""
-    return str(_status(run).get("reason", ""))
-
-
-def _status(run: RunPath) -> dict[str, Any]:
-    try:
-        status = json.loads((run.path / "status.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return status if isinstance(status, dict) else {}
-
-
-def read_metrics(path: str | Path) -> dict[str, np.ndarray]:
-    """Reads a `metrics.csv` into columns `[rows]`: int64 where they count, float64 otherwise, an empty cell NaN.
-
-    Raises:
-        ValueError: if it is not there, or no table of numbers.
-    """
-    path = as_path(path)
-    try:
-        with path.open(newline="") as file:
-            header, *rows = csv.reader(file)
-        table = np.array([[float(cell) if cell else np.nan for cell in row] for row in rows]).reshape(-1, len(header))
-        columns = dict(zip(header, table.T, strict=True))
-        whole = {name for name in COUNTS & columns.keys() if np.isfinite(columns[name]).all()}
-        return {name: column.astype(np.int64) if name in whole else column for name, column in columns.items()}
-    except (OSError, ValueError, csv.Error) as error:
-        raise ValueError(f"{path} can't be read as a table of numbers: {error}") from None
-
-
-def merit(updates: int, score: float) -> tuple[bool, float]:
-    """Orders the test phases of a run: its best network is a trained one, if it has any, and of these the highest.
-
-    What scores well by chance before the first update counts only where nothing else does.
-    """
-    return bool(updates > 0), float(score)
-
-
-def save_params(path: Path, params: Any, agent_steps: int, test_return: float) -> None:
-    """Writes parameters as named arrays, whole or not at all, in the safetensors format."""
-    arrays = {f"{layer}/{name}": [np.asarray(array)] for layer, part in params.items() for name, array in part.items()}
-    checkpoint.save(path, State({"agent_steps": agent_steps, "test_return": test_return}, arrays))
-
-
-def load_params(path: str | Path) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
-    """Reads parameters `{layer: {name: array}}` and the facts stored beside them.
-
-    Raises:
-        ValueError: if the file is missing or damaged.
-    """
-    path = as_path(path)
-    if not path.exists():
-        raise ValueError(f"{path} is not there: the run has not finished its first test phase")
-    params: dict[str, dict[str, np.ndarray]] = {}
-    try:
-        saved = Checkpoint(path)
-        for key in saved.names:
-            layer, _, name = key.partition("/")
-            params.setdefault(layer, {})[name] = saved.array(key)
-        return params, saved.facts
-    except (Damaged, OSError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
-
-
-def write_record(path: str | Path, facts: dict[str, Any], phases: dict[str, TestPhase]) -> None:
-    """Writes test phases as JSON: every score and length, with the facts and the provenance they belong to."""
-    policies = {
-        name: {
-            "scores": phase.scores.tolist(),
-            "lengths": phase.lengths.tolist(),
-            "unfinished": phase.unfinished,
-            "agent_steps": phase.steps,
-            "realised_return": phase.realised_return,
-            "overestimation": phase.overestimation,
-        }
-        for name, phase in phases.items()
-    }
-    path = as_path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(facts | {"policies": policies, "provenance": provenance()}, indent=2) + "\n")
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes a file whole or not at all; see `training.checkpoint.replacing`."""
-    with checkpoint.replacing(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-
-
-def decisive(config: Config) -> dict[str, Any]:
-    """Returns the fields by dotted name on which a run's next step depends, their values as JSON holds them.
-
-    How checkpoints are saved and for how many steps training goes on are none of them.
-    """
-    names = {
-        name: value for name, value in fields(config) if name != "loop.steps" and not name.startswith("checkpoint.")
-    }
-    return json.loads(json.dumps(names))

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from softbellman.study.store import RunPath, merit, save_params, write_atomically
+from softbellman.study.files import save_params, write_atomically
+from softbellman.study.runs import RunPath, merit
 
 
 class RunWriter:

@@ -1,0 +1,1 @@
+"""Analysis: scores of many runs, intervals, curves, choices of a parameter, findings."""

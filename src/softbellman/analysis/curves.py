@@ -1,0 +1,180 @@
+"""Learning curves of several runs: brought to common steps, averaged with a band, and the steps that a score takes.
+
+Nothing is extrapolated or smoothed. Where a curve has no value, it does not count, and every point says how many do.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from softbellman.analysis.scores import counts, read_column
+from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, mean_interval
+from softbellman.study.runs import read_status
+from softbellman.study.store import Study
+
+Curve = tuple[np.ndarray, np.ndarray]
+"""Agent steps `[points]`, increasing, and values `[points]`; NaN: no value."""
+
+
+def collect_curves(
+    study: Study, column: str, operator: str, game: str | None = None, *, partial: bool = False
+) -> dict[int, Curve]:
+    """Reads a curve for each run of an operator in a game, over agent steps, by seed; a run without a value has none.
+
+    Args:
+        study: the study.
+        column: the column of `metrics.csv`.
+        operator: spec of the operator.
+        game: name of the environment; it may be left out if there is but one.
+        partial: runs that are under way or were stopped are there as far as they have come. Those that failed or
+            diverged never are.
+
+    Raises:
+        ValueError: if the study has several games and none is named, for a column that there is not, or metrics that
+            can't be read.
+    """
+    games = list(dict.fromkeys(run.environment for run in study.runs))
+    if game is None and len(games) > 1:
+        raise ValueError(f"curves of different games are not pooled; name one of {', '.join(games)}")
+    found = {}
+    for run in study.runs:
+        wanted = run.operator == operator and run.environment == (game or games[0])
+        if wanted and counts(read_status(run) or "not begun", partial=partial):
+            values = read_column(run, column)
+            if np.isfinite(values).any():
+                found[run.seed] = read_column(run, "agent_steps"), values
+    return found
+
+
+class Aligned(NamedTuple):
+    """Curves at common steps.
+
+    Attributes:
+        x: `[points]` agent steps.
+        values: `[curve, points]`; NaN: that curve has no value there.
+        n: `[points]` how many curves have one, at least 1.
+    """
+
+    x: np.ndarray
+    values: np.ndarray
+    n: np.ndarray
+
+
+def align(curves: Sequence[Curve], grid: np.ndarray | None = None, *, past_shortest: bool = False) -> Aligned:
+    """Brings curves to common steps, between their points by linear interpolation, beyond their ends not at all.
+
+    Args:
+        curves: at least one; an interval between two points of which one has no value has none either.
+        grid: `[points]` steps, of which those within range are taken; None: all steps at which any curve has a point.
+        past_shortest: go on beyond the end of the shortest curve, with the curves that do, so that `n` falls; otherwise
+            stop there, since a mean of other runs is another mean.
+
+    Raises:
+        ValueError: without a curve, for steps that do not increase, or if no step is left.
+
+    >>> align([(np.array([0, 10, 20]), np.array([0, 1, 2])), (np.array([0, 15]), np.array([0, 3]))]).x
+    array([ 0., 10., 15.])
+    """
+    if not curves:
+        raise ValueError("there is no curve to align")
+    for number, (x, y) in enumerate(curves):
+        if len(x) == 0 or len(x) != len(y) or (np.diff(x) <= 0).any():
+            raise ValueError(f"curve {number} must have steps that increase, at least one, and a value for each")
+    x = np.unique(np.concatenate([x for x, _ in curves]) if grid is None else grid).astype(float)
+    if not past_shortest:
+        x = x[(x >= max(x[0] for x, _ in curves)) & (x <= min(x[-1] for x, _ in curves))]
+    values = np.array([np.interp(x, *curve, left=np.nan, right=np.nan) for curve in curves])
+    n = np.isfinite(values).sum(axis=0)
+    if not n.any():
+        raise ValueError("no step is left at which the curves have values")
+    return Aligned(x[n > 0], values[:, n > 0], n[n > 0])
+
+
+class Band(NamedTuple):
+    """An average curve and its interval, point by point.
+
+    Attributes:
+        x: `[points]` agent steps.
+        mean: `[points]` the average.
+        low: `[points]` the interval's lower ends, NaN where there is none; None if there is none anywhere: a line
+            without a band.
+        high: the upper ends, likewise.
+        n: `[points]` how many runs have a value.
+    """
+
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray | None
+    high: np.ndarray | None
+    n: np.ndarray
+
+
+def mean_band(aligned: Aligned, level: float = 0.95) -> Band:
+    """Averages curves, with Student's t interval at each point; it holds point by point, not for the curve as a whole.
+
+    >>> mean_band(align([(np.array([0, 10]), np.array([1, 2]))])).low is None  # one run has no band
+    True
+    """
+    return _band(aligned.x, aligned.values, np.nanmean, lambda values: mean_interval(values, level))
+
+
+def interquartile_band(
+    values: np.ndarray, x: np.ndarray, *, resamples: int = 2_000, seed: int = 0, level: float = 0.95
+) -> Band:
+    """Computes the sample-efficiency curve of several games: interquartile means and their bootstrap intervals.
+
+    Args:
+        values: `[game, seed, points]`, or `[seed, points]` of one game; those of different games must be normalised.
+        x: `[points]` agent steps.
+        resamples: see `bootstrap_interval`, as are `seed` and `level`.
+        seed: of the resampling.
+        level: confidence level.
+    """
+
+    def interval(scores: np.ndarray) -> Interval | None:
+        return bootstrap_interval(scores, resamples=resamples, seed=seed, level=level)
+
+    return _band(x, values, interquartile_mean, interval)
+
+
+class Reached(NamedTuple):
+    """How many agent steps runs took to a score.
+
+    Attributes:
+        steps: `[curve]`, infinite for a run that never reached it.
+        reached: how many did.
+        asked: how many runs there are.
+        median: over all runs, those that never did included; None if it is not finite. The mean over those that did
+            would flatter.
+    """
+
+    steps: np.ndarray
+    reached: int
+    asked: int
+    median: float | None
+
+
+def steps_to_reach(curves: Sequence[Curve], score: float) -> Reached:
+    """Finds the first measured point of each curve with at least a score; a noisy curve may fall below it again.
+
+    >>> steps_to_reach([(np.array([10, 20]), np.array([1, 5])), (np.array([10, 20]), np.array([1, 2]))], 5)
+    Reached(steps=array([20., inf]), reached=1, asked=2, median=None)
+    """
+    steps = np.array([min(x[y >= score], default=np.inf) for x, y in curves], dtype=float)
+    median = float(np.median(steps)) if len(steps) else np.inf
+    return Reached(steps, int(np.isfinite(steps).sum()), len(steps), median if np.isfinite(median) else None)
+
+
+def _band(
+    x: np.ndarray,
+    values: np.ndarray,
+    average: Callable[[np.ndarray], np.ndarray | float],
+    interval: Callable[[np.ndarray], Interval | None],
+) -> Band:
+    points = [values[..., point] for point in range(len(x))]
+    intervals = [interval(scores) for scores in points]
+    low, high = np.array([(np.nan, np.nan) if ends is None else ends for ends in intervals]).reshape(-1, 2).T
+    n = np.isfinite(values).reshape(-1, len(x)).sum(axis=0)
+    mean = np.array([float(average(scores)) for scores in points])
+    return Band(x, mean, *((None, None) if not any(intervals) else (low, high)), n)

@@ -1,0 +1,198 @@
+"""What a comparison found: the numbers behind its tables, sentences and pictures, each computed once."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from softbellman.analysis.choice import choose_parameter, families
+from softbellman.analysis.normalised import normalise
+from softbellman.analysis.scores import Aggregate, Scores, Summary, aggregate, collect, summarise
+from softbellman.analysis.statistics import (
+    Interval,
+    Paired,
+    improvement_interval,
+    paired_difference,
+    probability_of_improvement,
+)
+from softbellman.study.chance import read as random_scores
+from softbellman.study.store import Study
+
+
+class Row(NamedTuple):
+    """One operator in one environment: a row of the table that ends a comparison.
+
+    Attributes:
+        environment: name of the environment.
+        operator: spec of the operator.
+        counted: runs that count, of those asked for.
+        asked: runs asked for.
+        missing: the others, by how they stand.
+        last_10: what a run's last 10 test phases scored on average, over the runs.
+        best: what its best test phase scored.
+        last: what its last test phase scored.
+        difference: `last_10` minus that of the study's first operator on common seeds; None for the first itself.
+        improvement: probability that a run scores more than one of the first operator; None for the first itself.
+        improvement_interval: its bootstrap interval.
+    """
+
+    environment: str
+    operator: str
+    counted: int
+    asked: int
+    missing: dict[str, int]
+    last_10: Summary
+    best: Summary
+    last: Summary
+    difference: Paired | None
+    improvement: float | None
+    improvement_interval: Interval | None
+
+
+class Choice(NamedTuple):
+    """A family of operators whose parameter was chosen in one of three ways, against the study's first operator.
+
+    Attributes:
+        family: such as `double(softmax)`.
+        way: how the parameter was chosen.
+        chosen: what was chosen.
+        scores: what the chosen runs scored.
+        difference: that minus the first operator's, on common seeds; None if it is of the family itself.
+    """
+
+    family: str
+    way: str
+    chosen: str
+    scores: Summary
+    difference: Paired | None
+
+
+class Found(NamedTuple):
+    """What a comparison found in one environment.
+
+    Attributes:
+        environment: name of the environment.
+        rows: one for each operator, in the study's order.
+        scores: `[operator, seed]`, the mean of each run's last 10 test phases.
+        label: what those are: there may be fewer than 10 phases.
+        choices: families of two or more parameters, each three ways.
+        overestimation: for each operator its mean, and the difference to the first; as `last_10` and `difference`.
+        random: what the random policy scored, over its games; None if it was not played.
+    """
+
+    environment: str
+    rows: list[Row]
+    scores: np.ndarray
+    label: str
+    choices: list[Choice]
+    overestimation: list[tuple[str, Summary, Paired | None]]
+    random: Summary | None
+
+
+class Across(NamedTuple):
+    """One operator over all environments of a comparison.
+
+    Attributes:
+        operator: its spec.
+        counted: runs that count, of those asked for.
+        asked: runs asked for.
+        improvement: mean over environments of the probability that a run scores more than one of the first operator.
+        improvement_interval: its bootstrap interval.
+        normalised: what the operator scored on a common scale, where there is one for every environment.
+    """
+
+    operator: str
+    counted: int
+    asked: int
+    improvement: float | None
+    improvement_interval: Interval | None
+    normalised: Aggregate | None
+
+
+def under_way(study: Study) -> bool:
+    """Tells whether no run of a study has ended yet, so that those under way are all there is to report on."""
+    states = collect(study, "last").states
+    return not (states == "finished").any()
+
+
+def find(study: Study, environment: str) -> Found:
+    """Compares the operators of a study in one environment with the first of them.
+
+    Runs that failed or diverged do not count. Those that have not ended do only if none has ended.
+    """
+    partial = under_way(study)
+    by_summary = {name: collect(study, name, partial=partial) for name in ("last_10", "best", "last")}
+    scores, game = by_summary["last_10"], by_summary["last_10"].games.index(environment)
+    baseline = scores.operators[0]
+    rows = []
+    for operator in scores.operators:
+        own, first = scores.of(operator, environment), scores.of(baseline, environment)
+        last_10, best, last = (summarise(each.of(operator, environment)) for each in by_summary.values())
+        another = operator != baseline
+        rows.append(
+            Row(
+                environment,
+                operator,
+                last_10.counted,
+                last_10.asked,
+                scores.missing(operator, environment),
+                last_10,
+                best,
+                last,
+                paired_difference(own, first) if another else None,
+                probability_of_improvement(own, first) if another else None,
+                improvement_interval(own, first) if another else None,
+            )
+        )
+    over = collect(study, "last_10", "overestimation", partial=partial)
+    overestimation = []
+    for operator in over.operators:
+        own = over.of(operator, environment)
+        difference = paired_difference(own, over.of(baseline, environment)) if operator != baseline else None
+        overestimation.append((operator, summarise(own), difference))
+    chance = random_scores(study, environment)
+    random = None if chance is None else summarise(chance)
+    chosen = choices(scores, environment)
+    return Found(environment, rows, scores.values[game], scores.label, chosen, overestimation, random)
+
+
+def choices(scores: Scores, environment: str) -> list[Choice]:
+    """Compares each family of operators with the first operator, its parameter chosen in three ways."""
+    baseline, found = scores.operators[0], []
+    for name, candidates in families(scores.operators).items():
+        chosen = choose_parameter(scores, candidates, game=environment)
+        ways = [("best on the same runs", chosen.best), ("chosen on the other seeds", chosen.left_out)]
+        if chosen.fixed is not None:
+            ways.append(("fixed beforehand", chosen.fixed))
+        for way, pick in ways:
+            difference = None
+            if baseline not in candidates:
+                difference = paired_difference(pick.scores, scores.of(baseline, environment))
+            found.append(Choice(name, way, pick.described, summarise(pick.scores), difference))
+    return found
+
+
+def across(study: Study) -> tuple[list[Across], Scores | None]:
+    """Compares the operators over all environments of a study.
+
+    Returns:
+        A row for each operator, and the scores on a common scale, or None if there is none for every environment.
+    """
+    scores = collect(study, "last_10", partial=under_way(study))
+    try:
+        common = normalise(scores)
+    except ValueError:  # games whose scale nobody has measured
+        common = None
+    first, rows = scores.across(scores.operators[0]), []
+    for number, operator in enumerate(scores.operators):
+        own = scores.across(operator)
+        rows.append(
+            Across(
+                operator,
+                int((~np.isnan(own)).sum()),
+                own.size,
+                probability_of_improvement(own, first) if number else None,
+                improvement_interval(own, first) if number else None,
+                aggregate(common, operator) if common else None,
+            )
+        )
+    return rows, common

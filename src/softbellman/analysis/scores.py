@@ -1,0 +1,232 @@
+"""The scores of a study: read, summarised for one operator in one game, and aggregated over games.
+
+The unit of analysis is the run: its games are never pooled with those of others, nor are raw scores of different games.
+A score that is missing, because its run failed, diverged or has not ended, is NaN; how many count stands beside how
+many were asked for.
+"""
+
+import functools
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, mean_interval
+from softbellman.study.files import read_metrics
+from softbellman.study.runs import RunPath, merit, read_status
+from softbellman.study.store import Study
+
+LAST_PHASES = 10
+SUMMARIES = {
+    "last_10": f"mean of the last {LAST_PHASES} test phases",  # what the paper's Table 1 reports
+    "last": "last test phase",
+    "best": "best test phase",
+}
+UNENDED = ("running", "stopped")
+
+
+class Scores(NamedTuple):
+    """One score for each run of a study.
+
+    Attributes:
+        values: `[game, operator, seed]` float64; NaN: no score.
+        games: names of the environments.
+        operators: specs of the operators.
+        seeds: the seeds.
+        states: `[game, operator, seed]`, how each run stands: finished, failed, diverged, running, stopped, not begun,
+            or without a score, though it finished.
+        label: what a score is, for headings: `test score, mean of the last 10 test phases`.
+        scale: what makes scores of different games comparable, with its source; empty for raw scores, which are not.
+    """
+
+    values: np.ndarray
+    games: tuple[str, ...]
+    operators: tuple[str, ...]
+    seeds: tuple[int, ...]
+    states: np.ndarray
+    label: str
+    scale: str = ""
+
+    def of(self, operator: str, game: str | None = None) -> np.ndarray:
+        """Returns the scores `[seed]` of an operator in a game, which may be left out if there is but one."""
+        return self.values[self._game(game), _position(self.operators, operator, "operator")]
+
+    def place(self, run: RunPath) -> tuple[int, int, int]:
+        """Returns where a run is in `values` and `states`."""
+        return self.games.index(run.environment), self.operators.index(run.operator), self.seeds.index(run.seed)
+
+    def across(self, operator: str) -> np.ndarray:
+        """Returns the scores `[game, seed]` of an operator."""
+        return self.values[:, _position(self.operators, operator, "operator")]
+
+    def missing(self, operator: str, game: str | None = None) -> dict[str, int]:
+        """Counts the runs of an operator in a game that have no score, by how they stand."""
+        states = self.states[self._game(game), _position(self.operators, operator, "operator")]
+        return dict(Counter(states[np.isnan(self.of(operator, game))].tolist()))
+
+    def _game(self, game: str | None) -> int:
+        if game is None and len(self.games) > 1:
+            raise ValueError(f"scores of different games are not pooled; name one of {', '.join(self.games)}")
+        return 0 if game is None else _position(self.games, game, "game")
+
+
+def collect(study: Study, summary: str = "last_10", column: str = "test_return", *, partial: bool = False) -> Scores:
+    """Reads one score for each run of a study.
+
+    Args:
+        study: the study.
+        summary: `last_10`, the mean of the last 10 test phases, or of all if there are fewer; `last`; or `best`, see
+            `best_score`.
+        column: the column of `metrics.csv`.
+        partial: runs that are under way, or were stopped, count as far as they have come. Those that failed or diverged
+            never do.
+
+    Raises:
+        ValueError: for a summary or a column that there is not, or metrics that can't be read.
+    """
+    if summary not in SUMMARIES:
+        raise ValueError(f"unknown summary {summary!r}; allowed are {', '.join(SUMMARIES)}")
+    games = tuple(dict.fromkeys(run.environment for run in study.runs))
+    operators = tuple(dict.fromkeys(run.operator for run in study.runs))
+    seeds = tuple(dict.fromkeys(run.seed for run in study.runs))
+    values = np.full((len(games), len(operators), len(seeds)), np.nan)
+    states = np.full(values.shape, "not begun", dtype=object)
+    phases = []
+    for run in study.runs:
+        cell = games.index(run.environment), operators.index(run.operator), seeds.index(run.seed)
+        states[cell] = read_status(run) or "not begun"
+        if counts(states[cell], partial=partial):
+            series = read_column(run, column)
+            if summary == "best":
+                values[cell] = best_score(series, read_column(run, "updates"))
+            else:
+                values[cell] = _mean(series[-LAST_PHASES:] if summary == "last_10" else series[-1:])
+            phases.append(len(series))
+            if states[cell] == "finished" and np.isnan(values[cell]):
+                states[cell] = "without a score"
+    label = SUMMARIES[summary]
+    if summary == "last_10" and phases and max(phases) < LAST_PHASES:
+        label = f"mean of all {max(phases)} test phases"  # a run with fewer still is one that has not ended
+    return Scores(values, games, operators, seeds, states, f"{column.replace('_return', ' score')}, {label}")
+
+
+def best_score(scores: np.ndarray, updates: np.ndarray) -> float:
+    """Returns the highest score `[phases]` of a run's test phases, which flatters: that of its best network.
+
+    NaN without any score; `updates` `[phases]` are those before each phase, see `store.merit`.
+    """
+    phases = (merit(*phase) for phase in zip(updates, scores, strict=True) if not np.isnan(phase[1]))
+    return max(phases, default=(False, np.nan))[1]
+
+
+def counts(state: str, *, partial: bool) -> bool:
+    """Tells whether what a run measured counts, by how the run stands."""
+    return state == "finished" or (partial and state in UNENDED)
+
+
+def read_column(run: RunPath, column: str) -> np.ndarray:
+    """Reads a column `[rows]` of a run's `metrics.csv`.
+
+    Raises:
+        ValueError: if there is no such column, or the file can't be read.
+    """
+    path = run.path / "metrics.csv"
+    metrics = _read(path, path.stat().st_mtime_ns) if path.exists() else read_metrics(path)
+    if column not in metrics:
+        raise ValueError(f"{path} has no column {column!r}; it has {', '.join(metrics)}")
+    return metrics[column].copy()
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(path: Path, written: int) -> dict[str, np.ndarray]:
+    """Reads a table once for all of its columns; `written`, when it was last replaced, tells one from the next."""
+    return read_metrics(path)
+
+
+class Summary(NamedTuple):
+    """What several runs of one operator in one game scored.
+
+    Attributes:
+        asked: runs asked for.
+        counted: runs with a score.
+        mean: their mean, None without any.
+        std: their standard deviation, of the sample (`n - 1`); None of fewer than two.
+        interval: Student's t interval of the mean.
+        interquartile_mean: see `interquartile_mean`.
+        interquartile_interval: its bootstrap interval, see `bootstrap_interval`; None of fewer than three, since that
+            of two is from the one to the other.
+    """
+
+    asked: int
+    counted: int
+    mean: float | None
+    std: float | None
+    interval: Interval | None
+    interquartile_mean: float | None
+    interquartile_interval: Interval | None
+
+
+def summarise(scores: np.ndarray, level: float = 0.95, resamples: int = 50_000, seed: int = 0) -> Summary:
+    """Summarises the scores `[seed]` of one operator in one game.
+
+    >>> row = summarise(np.array([1.0, np.nan, 3.0]))
+    >>> row.counted, row.asked, row.mean
+    (2, 3, 2.0)
+    """
+    known = scores[~np.isnan(scores)]
+    return Summary(
+        len(scores),
+        len(known),
+        float(np.mean(known)) if len(known) else None,
+        float(np.std(known, ddof=1)) if len(known) > 1 else None,
+        mean_interval(known, level),
+        float(interquartile_mean(known)) if len(known) else None,
+        bootstrap_interval(known, resamples=resamples, seed=seed, level=level) if len(known) > 2 else None,
+    )
+
+
+class Aggregate(NamedTuple):
+    """What an operator scored over all games.
+
+    Attributes:
+        asked: runs asked for.
+        counted: runs with a score.
+        interquartile_mean: over the scores of all games, None if a game has none: it would silently be left out.
+        interval: its stratified bootstrap interval, None if a game has fewer than two scores.
+    """
+
+    asked: int
+    counted: int
+    interquartile_mean: float | None
+    interval: Interval | None
+
+
+def aggregate(scores: Scores, operator: str, level: float = 0.95, resamples: int = 50_000, seed: int = 0) -> Aggregate:
+    """Aggregates the scores of an operator over games.
+
+    Raises:
+        ValueError: for raw scores of several games, whose scales differ.
+    """
+    if len(scores.games) > 1 and not scores.scale:
+        raise ValueError("raw scores of different games have different scales; normalise them, or report game by game")
+    values = scores.across(operator)
+    known = ~np.isnan(values)
+    return Aggregate(
+        values.size,
+        int(known.sum()),
+        float(interquartile_mean(values)) if known.any(axis=1).all() else None,
+        bootstrap_interval(values, resamples=resamples, seed=seed, level=level),
+    )
+
+
+def _mean(scores: np.ndarray) -> float:
+    """Averages test phases; one without a score is left out, and a run without any has none."""
+    known = scores[~np.isnan(scores)]
+    return float(known.mean()) if len(known) else np.nan
+
+
+def _position(names: tuple[str, ...], name: str, kind: str) -> int:
+    if name not in names:
+        raise ValueError(f"there is no {kind} {name!r} among the scores; there are {', '.join(names)}")
+    return names.index(name)

@@ -1,0 +1,177 @@
+"""What a run is told: frozen dataclasses, presets, and where each value of a preset comes from.
+
+Nothing here imports JAX or a game, so that a command line can read, check and print a configuration at once.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from softbellman.arguments import as_integer, as_list, as_number
+from softbellman.envs import nearest
+from softbellman.envs.atari import PAPER_ATARI, AtariProtocol
+from softbellman.envs.minatar import MinAtarProtocol
+from softbellman.learning.settings import LearnerSettings
+from softbellman.training.settings import LoopSettings, check
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """The Q-network.
+
+    Attributes:
+        kind: `nature_cnn` (Mnih et al. 2015, for 84 x 84 x 4 pixels), `minatar_cnn` (Young and Tian 2019, for planes),
+            `mlp`, or `auto`, which chooses between them.
+        hidden: widths of the hidden layers of `mlp`; none makes it linear.
+    """
+
+    kind: Literal["auto", "nature_cnn", "minatar_cnn", "mlp"] = "auto"
+    hidden: tuple[int, ...] = (128, 128)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSettings:
+    """How a run survives being stopped. None of it changes a result.
+
+    Attributes:
+        minutes: time between checkpoints; a run that is stopped by Ctrl-C saves one more.
+        keep: checkpoints kept; with 1, nothing is left to go back to if the disk spoils that one.
+        replay: saves the replay too. Without it, a run that is resumed fills a new one, and is not the same run.
+    """
+
+    minutes: float = 10.0
+    keep: int = 2
+    replay: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything about a run but its environment, operator and seed.
+
+    Attributes:
+        learner: how the learner learns.
+        loop: how long it trains, and how it is tested.
+        network: the Q-network.
+        protocol: what the agent sees of an Atari game; no effect elsewhere.
+        minatar: how a MinAtar game is played; no effect elsewhere.
+        checkpoint: how often its state is saved; no effect on results.
+    """
+
+    learner: LearnerSettings = field(default_factory=LearnerSettings)
+    loop: LoopSettings = field(default_factory=LoopSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    protocol: AtariProtocol = PAPER_ATARI
+    minatar: MinAtarProtocol = field(default_factory=MinAtarProtocol)
+    checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
+
+
+def fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the dotted name and the value of every field."""
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value):
+            yield from fields(value, f"{prefix}{item.name}.")
+        else:
+            yield f"{prefix}{item.name}", value
+
+
+def effective(config: "Config", environments: Sequence[str], network: str | None = None) -> list[tuple[str, Any]]:
+    """Lists the dotted names and values of all fields that have an effect on runs in these environments.
+
+    Args:
+        config: the configuration.
+        environments: their names.
+        network: the kind of network, where it is known; else what `network.kind` says.
+    """
+    games = {environment.partition("/")[0] for environment in environments}
+    idle = [f"{section}." for section, kind in (("protocol", "atari"), ("minatar", "minatar")) if kind not in games]
+    kind = network or config.network.kind
+    if kind in ("nature_cnn", "minatar_cnn") or (kind == "auto" and games <= {"atari", "minatar"}):
+        idle.append("network.hidden")
+    if config.learner.optimizer == "adam":
+        idle.append("learner.rmsprop_decay")
+    return [(name, value) for name, value in fields(config) if not name.startswith(tuple(idle))]
+
+
+def replaced(config: Any, path: str, value: Any) -> Any:
+    """Returns `config` with the field of a dotted name replaced."""
+    name, _, rest = path.partition(".")
+    return dataclasses.replace(config, **{name: replaced(getattr(config, name), rest, value) if rest else value})
+
+
+def with_settings(config: Config, values: Mapping[str, Any]) -> Config:
+    """Returns a configuration with the fields of dotted names replaced, unchecked but for their kinds.
+
+    Raises:
+        ValueError: for an unknown field (the nearest are listed), or a value of the wrong kind.
+
+    >>> with_settings(Config(), {"learner.gamma": 0.9}).learner.gamma
+    0.9
+    """
+    known = dict(fields(Config()))
+    for path, value in values.items():
+        if path not in known:
+            raise ValueError(f"unknown field {path!r}{nearest(path, known)}; it may be of another version")
+        section, _, name = path.partition(".")
+        kind = get_type_hints(type(getattr(config, section)))[name]
+        config = replaced(config, path, _of_kind(kind, value, path))
+    return config
+
+
+def config_from(record: Mapping[str, Any]) -> Config:
+    """Rebuilds a configuration from `study.json`.
+
+    Raises:
+        ValueError: for an unknown field (the nearest are listed), a value of the wrong kind, or values that could
+            not run.
+    """
+    values = {f"{section}.{name}": value for section, part in record.items() for name, value in part.items()}
+    return checked(with_settings(Config(), values))
+
+
+def _of_kind(kind: Any, value: Any, path: str) -> Any:
+    """Returns a value as a field of this kind holds it: plain, so that JSON can hold it too."""
+    if type(None) in get_args(kind):
+        if value is None:
+            return None
+        (kind,) = (part for part in get_args(kind) if part is not type(None))
+    if kind is int:
+        return as_integer(value, path)
+    if kind is float:
+        return as_number(value, path)
+    if get_origin(kind) is tuple:
+        return tuple(_of_kind(get_args(kind)[0], one, path) for one in as_list(value))
+    kind, value = bool if kind is bool else str, value.item() if isinstance(value, np.generic) else value
+    if not isinstance(value, kind):
+        raise ValueError(f"{path} ({value!r}) must be {'True or False' if kind is bool else 'a word'}")
+    return value
+
+
+def checked(config: Config) -> Config:
+    """Returns `config` after refusing what could not run; see `training.settings.check`."""
+    check(config.learner, config.loop)
+    kinds = get_args(get_type_hints(NetworkSettings)["kind"])
+    if config.network.kind not in kinds:
+        raise ValueError(f"network.kind ({config.network.kind!r}) must be one of {', '.join(kinds)}")
+    if any(width < 1 for width in config.network.hidden):
+        raise ValueError(f"network.hidden {config.network.hidden}: a hidden layer must have at least 1 unit")
+    if not config.checkpoint.minutes >= 0:
+        raise ValueError(f"checkpoint.minutes ({config.checkpoint.minutes}) must be at least 0")
+    if config.checkpoint.keep < 1:
+        raise ValueError(f"checkpoint.keep ({config.checkpoint.keep}) must be at least 1")
+    return config
+
+
+def decisive(config: Config) -> dict[str, Any]:
+    """Returns the fields by dotted name on which a run's next step depends, their values as JSON holds them.
+
+    How checkpoints are saved and for how many steps training goes on are none of them.
+    """
+    names = {
+        name: value for name, value in fields(config) if name != "loop.steps" and not name.startswith("checkpoint.")
+    }
+    return json.loads(json.dumps(names))

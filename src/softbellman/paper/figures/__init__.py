@@ -1,0 +1,1 @@
+"""The paper's figures and tables: views of results, drawn and tabulated."""

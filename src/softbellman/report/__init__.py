@@ -1,0 +1,186 @@
+"""The report of a comparison: one page that needs no network, with figures as SVG and tables as CSV beside it.
+
+    <study>/report/index.html       the page; figures and films are within it
+    <study>/report/figures/*.svg    each figure with its legend
+    <study>/report/tables/*.csv     see `study.report.tables`
+    <study>/report/videos/          the films
+
+Numbers are found in `findings`, put into words in `conclusions` and into cells in `cells`; `page` makes a page of all.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from softbellman.analysis.curves import align, collect_curves, mean_band
+from softbellman.analysis.findings import Found, across, find, under_way
+from softbellman.analysis.scores import Scores
+from softbellman.analysis.statistics import performance_profile
+from softbellman.operators.spec import plain
+from softbellman.report import page, pictures
+from softbellman.report.films import film_best
+from softbellman.report.page import Picture, Section
+from softbellman.report.pictures import PANELS, Curves, Panel
+from softbellman.report.svg import alone, svg_text
+from softbellman.report.tables import of_operators, write_tables
+from softbellman.study.files import write_atomically
+from softbellman.study.store import Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["plot", "table", "write"]
+
+_SIZE = (5.2, 3.7)  # inches of 72 points: on a phone, a panel of a page has about its true size
+
+
+def write(study: Study, out: Path | None = None, *, films: bool = True) -> Path:
+    """Writes the report of a study, anew if there is one; the same study gives the same page.
+
+    Args:
+        study: the study; runs that failed or diverged do not count, and those under way only if none has ended.
+        out: its directory; by default `report/` in the study's.
+        films: films a game of each operator's best agent, where that can be done.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        ValueError: if no run that counts has finished a test phase yet.
+        MissingExtra: if a package that draws or writes the page is not installed.
+    """
+    folder, environments = out or study.path / "report", study.environments
+    found = [find(study, environment) for environment in environments]
+    if not any(row.counted for each in found for row in each.rows):
+        raise ValueError(
+            f"no run of {study.path} that counts has finished a test phase yet: there is nothing to report"
+        )
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    curves = {environment: _curves(study, environment) for environment in environments}
+    sections = [
+        Section(
+            each,
+            _pictures(study, each, curves[each.environment], folder / "figures"),
+            film_best(study, each.environment, folder / "videos") if films else [],
+        )
+        for each in found
+    ]
+    games, common = across(study) if len(environments) > 1 else ([], None)
+    profile = None if common is None else _profile(study, common, folder / "figures")
+    write_tables(study, found, curves, games, folder / "tables")
+    write_atomically(folder / "index.html", page.render(study, folder, sections, games, profile))
+    return folder / "index.html"
+
+
+def table(study: Study) -> list[dict[str, Any]]:
+    """Compares the operators of a study, a row for each in each environment."""
+    return list(of_operators(find(study, environment) for environment in study.environments))
+
+
+def plot(study: Study) -> "Figure":
+    """Draws scores, overestimation and values of a study, means over the seeds with 95% intervals, by environment."""
+    environments = study.environments
+    figure = pictures.new_figure(13.2, 3.4 * len(environments) + 0.6)
+    for row, environment in zip(figure.subplots(len(environments), 3, squeeze=False), environments, strict=True):
+        unit = _unit(study, environment)
+        for axis, (panel, curves) in zip(row, _curves(study, environment).items(), strict=False):
+            axis.set_title(f"{environment}: {panel.title.lower()}", fontsize="medium")
+            pictures.draw_panel(axis, panel, curves, unit)
+    pictures.add_legend(figure, list(enumerate(study.operators)))
+    return figure
+
+
+def _curves(study: Study, environment: str) -> dict[Panel, list[Curves]]:
+    """Reads what each panel shows: of each operator the runs that count, and their mean up to the shortest of them."""
+    partial, found = under_way(study), {}
+    for panel in PANELS:
+        shown = []
+        for number, operator in enumerate(study.operators):
+            seeds = collect_curves(study, panel.column, operator, environment, partial=partial)
+            if seeds:
+                shown.append(Curves(number, seeds, mean_band(align(list(seeds.values())))))
+        found[panel] = shown
+    return found
+
+
+def _unit(study: Study, environment: str) -> str:
+    partial = under_way(study)
+    frames = [
+        frames / steps
+        for operator in study.operators
+        for steps, frames in collect_curves(study, "env_frames", operator, environment, partial=partial).values()
+    ]
+    return pictures.step_unit(np.concatenate(frames) if frames else np.empty(0))
+
+
+def _pictures(study: Study, found: Found, curves: dict[Panel, list[Curves]], folder: Path) -> list[Picture]:
+    """Draws an environment's pictures: the score, its intervals, then the other panels."""
+    environment, unit, made = found.environment, _unit(study, found.environment), []
+    for panel, shown in curves.items():
+        if not shown:
+            made.append(Picture(panel.title, panel.meaning, None, "not drawn: no run that counts has measured it"))
+            continue
+
+        def draw(axis: Any, name: str, panel: Panel = panel, shown: list[Curves] = shown) -> str:
+            cut = pictures.draw_panel(axis, panel, shown, unit, name=name, each_seed=True)
+            return "A band that reaches the edge goes on beyond it." if cut else ""
+
+        operators = [(curve.number, study.operators[curve.number]) for curve in shown]
+        made.append(
+            _picture(f"{plain(environment)}-{panel.column}", panel.title, panel.meaning, draw, operators, folder)
+        )
+
+    rows = [
+        (number, row.operator, row.last_10, found.scores[number])
+        for number, row in enumerate(found.rows)
+        if row.counted
+    ]
+
+    def draw_scores(axis: Any, name: str) -> str:
+        cut = pictures.draw_intervals(axis, "raw score a game", rows, name=name)
+        return "An interval that reaches the edge goes on beyond it." if cut else ""
+
+    if rows:
+        label = found.label.removeprefix("test score, ")
+        meaning = f"{label[0].upper()}{label[1:]}; pale dots are runs, the line is the 95% interval of their mean."
+        made.insert(1, _picture(f"{plain(environment)}-scores", "Scores compared", meaning, draw_scores, [], folder))
+    return made
+
+
+def _profile(study: Study, common: Scores, folder: Path) -> Picture | None:
+    """Draws the performance profiles of normalised scores, if every operator has one in every game."""
+    values = [common.across(operator) for operator in common.operators]
+    if any(np.isnan(each).all(axis=1).any() for each in values):
+        return None
+    thresholds = np.linspace(min(0.0, np.nanmin(values)), np.nanmax(values) * 1.02, 201)
+    shares = [performance_profile(each, thresholds) for each in values]
+
+    def draw(axis: Any, name: str) -> str:
+        pictures.draw_profile(axis, "normalised score", thresholds, shares, name=name)
+        return ""
+
+    meaning = f"Share of runs that score more, all games alike. {common.scale}."
+    return _picture("games-profile", "Performance profile", meaning, draw, list(enumerate(study.operators)), folder)
+
+
+def _picture(
+    name: str,
+    title: str,
+    meaning: str,
+    draw: Callable[[Any, str], str],
+    operators: list[tuple[int, str]],
+    folder: Path,
+) -> Picture:
+    """Draws a picture for the page, and writes it with title and legend into a file of its own."""
+    figure = pictures.new_figure(*_SIZE)
+    from matplotlib import rc_context
+
+    with rc_context({"font.size": 11}):
+        note = draw(figure.subplots(), name)
+        svg = svg_text(figure, name)
+    looks = [(pictures.look(number), spec) for number, spec in operators]
+    legend = [(look.colour, look.dashes, spec) for look, spec in looks]
+    write_atomically(folder / f"{name}.svg", alone(svg, title, legend))
+    return Picture(title, meaning, svg, note)

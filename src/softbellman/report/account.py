@@ -1,0 +1,103 @@
+"""What was run, with what, on what, and how to run it again."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from softbellman.config import effective
+from softbellman.report.wording import count
+from softbellman.study.files import read_metrics
+from softbellman.study.store import Study
+
+
+def facts(study: Study) -> Iterator[tuple[str, str]]:
+    """Says what was run and on what: labels, each with a text."""
+    learner, loop, made = study.config.learner, study.config.loop, study.record["provenance"]
+    yield "environments" if len(study.environments) > 1 else "environment", ", ".join(study.environments)
+    yield "operators", ", ".join(study.operators)
+    yield "seeds", ", ".join(map(str, study.seeds))
+    tables = [read_metrics(run.path / "metrics.csv") for run in study.runs if (run.path / "metrics.csv").exists()]
+    last = max(
+        ({name: column[-1] for name, column in table.items()} for table in tables if len(table["epoch"])), key=_steps
+    )
+    done = f"{_steps(last):,.0f} agent steps, {last['env_frames']:,.0f} frames, {last['updates']:,.0f} updates"
+    yield "budget of a run", done if _steps(last) == loop.steps else f"{loop.steps:,} agent steps; done so far: {done}"
+    games = "" if loop.test_episodes is None else f"{count(loop.test_episodes, 'game')}, in at most "
+    tests = f"{games}{loop.test_steps:,} agent steps with epsilon {loop.test_epsilon:g}"
+    yield "tests", f"every {loop.epoch_steps:,} agent steps: {tests}"
+    learning = [
+        f"gamma {learner.gamma:g}",
+        f"{learner.optimizer} with learning rate {learner.learning_rate:g}",
+        f"minibatches of {learner.batch_size}",
+        f"an update every {_period(learner.update_period_steps, 'step')}",
+        f"target network copied every {_period(learner.target_period_updates, 'update')}",
+        f"replay of {learner.replay_capacity:,}",
+    ]
+    yield "learner", ", ".join(learning)
+    epsilon = f"epsilon {learner.epsilon_start:g} to {learner.epsilon_end:g} over {learner.epsilon_decay_steps:,} steps"
+    yield "exploration", f"{epsilon}, after {learner.replay_start_steps:,} random ones"
+    clip = learner.reward_clip
+    yield "rewards", "not clipped" if clip is None else f"clipped to ±{clip:g} in the learner alone; scores are raw"
+    yield "time", f"{last['seconds'] / 60:,.1f} minutes until the last test of a run, with all that it waited for"
+    software = {"Python": made["python"], **made["versions"]}
+    yield "software", ", ".join(f"{name} {version}" for name, version in software.items())
+    threads = f", {count(int(made['threads']), 'thread')} of XLA" if made.get("threads") else ""
+    yield "hardware", f"{made['processor']} ({made['machine']}), {count(made['cores'], 'core')}{threads}"
+    if resumptions := study.record.get("resumptions"):
+        notes = list(dict.fromkeys(note for each in resumptions for note in each["notes"]))
+        how = "; ".join(notes) or "each time exactly as if there had been no stop"
+        yield "stopped and resumed", f"{count(len(resumptions), 'time')}: {how}"
+
+
+def settings(study: Study) -> list[tuple[str, str]]:
+    """Lists what each environment says of itself, and every setting that has an effect."""
+    listing = [
+        (f"{environment}: {name}", _text(value))
+        for environment in study.environments
+        for name, value in study.record["environment_facts"].get(environment, {}).items()
+        if name != "environment"
+    ]
+    return listing + [(name, _text(value)) for name, value in effective(study.config, study.environments)]
+
+
+def commands(study: Study) -> str:
+    """Returns the commands that run a study again and write its report anew."""
+    asked = study.record["command"]
+    again = (
+        shlex.join(["softbellman", *asked])
+        if asked
+        else "# by softbellman.compare of Python, with what study.json holds"
+    )
+    folder = asked[asked.index("--out") + 1] if "--out" in asked else str(study.path)
+    return f"{again}\nsoftbellman report {shlex.quote(folder)}"
+
+
+def made_with(study: Study) -> str:
+    """Says which version made a study."""
+    made = study.record["provenance"]
+    revision = f", revision {made['revision']}" if made.get("revision") else ""
+    return f"softbellman {made['versions'].get('softbellman', 'of an unknown version')}{revision}"
+
+
+def record(study: Study) -> str:
+    """Returns what `study.json` holds."""
+    return json.dumps(study.record, indent=2) + "\n"
+
+
+def _steps(row: dict[str, Any]) -> float:
+    return row["agent_steps"]
+
+
+def _period(n: int, noun: str) -> str:
+    return noun if n == 1 else count(n, noun)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return " ".join(map(_text, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(each)}" for name, each in value.items()) or "none"
+    return "none" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,150 @@
+"""The tables of the page: numbers as text; each cell names its column, so that a phone can show a row by itself."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from softbellman.analysis.findings import Across, Found
+from softbellman.analysis.scores import SUMMARIES, Summary, collect
+from softbellman.analysis.statistics import Interval, Paired
+from softbellman.report.pictures import look
+from softbellman.report.wording import decimals, ends, number, signed
+from softbellman.study.runs import RunPath, read_reason
+from softbellman.study.store import Study
+
+MISSING = "–"
+
+
+class Operator(NamedTuple):
+    """An operator as the page shows it: its number in the study, its spec, its colour, the dashes of its lines."""
+
+    number: int
+    name: str
+    colour: str
+    dashes: str
+
+
+class Cell(NamedTuple):
+    """A cell: the label of its column, its value, in small print the value's interval or reason, and if it is text."""
+
+    label: str
+    value: str
+    interval: str = ""
+    text: bool = False
+
+
+class Line(NamedTuple):
+    """A row: the heading of the first column, what stands there, the operator it is about if any, the other cells."""
+
+    heading: str
+    name: str
+    operator: Operator | None
+    cells: list[Cell]
+
+
+def operators_of(study: Study) -> dict[str, Operator]:
+    """Returns the operators of a study as the page shows them, by spec."""
+    shown = {}
+    for position, spec in enumerate(study.operators):
+        colour, dashes = look(position)
+        shown[spec] = Operator(position, spec, colour, " ".join(f"{3 * length:g}" for length in dashes))
+    return shown
+
+
+def of_operators(found: Found, operators: dict[str, Operator]) -> list[Line]:
+    """Writes the table that compares the operators of an environment."""
+    baseline, lines = found.rows[0].operator, []
+    digits = decimals([row.last_10.mean for row in found.rows])
+    over_digits = decimals([summary.mean for _, summary, _ in found.overestimation])
+    for row, (_, overestimation, _) in zip(found.rows, found.overestimation, strict=True):
+        cells = [
+            Cell("runs", f"{row.counted} of {row.asked}"),
+            _mean("last 10", row.last_10, digits),
+            _difference(baseline, row.difference, digits),
+            _better(baseline, row.improvement, row.improvement_interval),
+            _value("interquartile mean", row.last_10.interquartile_mean, row.last_10.interquartile_interval, digits),
+            _mean("best", row.best, digits),
+            _mean("last", row.last, digits),
+            _mean("overestimation", overestimation, over_digits),
+        ]
+        lines.append(Line("operator", row.operator, operators[row.operator], cells))
+    return lines
+
+
+def of_choices(found: Found) -> list[Line]:
+    """Writes the table of families whose parameter was chosen."""
+    digits, baseline = decimals([row.last_10.mean for row in found.rows]), found.rows[0].operator
+    return [
+        Line(
+            "family",
+            choice.family,
+            None,
+            [
+                Cell("parameter", choice.way, text=True),
+                Cell("operator", choice.chosen, text=True),
+                _mean("last 10", choice.scores, digits),
+                _difference(baseline, choice.difference, digits),
+            ],
+        )
+        for choice in found.choices
+    ]
+
+
+def of_games(games: Sequence[Across], operators: dict[str, Operator]) -> list[Line]:
+    """Writes the table of operators over all environments."""
+    lines = []
+    for row in games:
+        cells = [
+            Cell("runs", f"{row.counted} of {row.asked}"),
+            _better(games[0].operator, row.improvement, row.improvement_interval),
+        ]
+        if row.normalised is not None:
+            mean, interval = row.normalised.interquartile_mean, row.normalised.interval
+            cells.append(_value("normalised, interquartile mean", mean, interval, 3))
+        lines.append(Line("operator", row.operator, operators[row.operator], cells))
+    return lines
+
+
+def of_runs(study: Study, operators: dict[str, Operator]) -> list[Line]:
+    """Writes the table of all runs, those that do not count with the reason."""
+    scores = {name: collect(study, name, partial=True) for name in SUMMARIES}
+    states, lines = scores["last_10"], []
+    for run in study.runs:
+        place = states.place(run)
+        values = {name.replace("_", " "): float(each.values[place]) for name, each in scores.items()}
+        digits = decimals([value for value in values.values() if math.isfinite(value)])
+        cells = [
+            *([Cell("environment", run.environment, text=True)] if len(study.environments) > 1 else []),
+            Cell("seed", str(run.seed)),
+            Cell("state", str(states.states[place]), _reason(run, study.path), text=True),
+            *(Cell(name, number(value, digits) if math.isfinite(value) else MISSING) for name, value in values.items()),
+        ]
+        lines.append(Line("operator", run.operator, operators[run.operator], cells))
+    return lines
+
+
+def _reason(run: RunPath, study: Path) -> str:
+    """Returns why a run did not go on, and where all of it is written."""
+    reason, log = read_reason(run), run.path / "error.txt"
+    return f"{reason} ({log.relative_to(study)})" if log.exists() else reason
+
+
+def _mean(label: str, summary: Summary, digits: int) -> Cell:
+    return _value(label, summary.mean, summary.interval, digits)
+
+
+def _difference(baseline: str, paired: Paired | None, digits: int) -> Cell:
+    label = f"difference to {baseline}"
+    if paired is None or paired.mean is None:
+        return Cell(label, MISSING)
+    return Cell(label, signed(paired.mean, digits), ends(paired.interval, digits))
+
+
+def _better(baseline: str, value: float | None, interval: Interval | None) -> Cell:
+    """Writes a probability of improvement where there is more than one run to tell it from."""
+    return _value(f"better than {baseline}", None if interval is None else value, interval, 2)
+
+
+def _value(label: str, value: float | None, interval: Interval | None, digits: int) -> Cell:
+    return Cell(label, MISSING) if value is None else Cell(label, number(value, digits), ends(interval, digits))

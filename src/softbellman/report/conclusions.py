@@ -1,0 +1,168 @@
+"""What the numbers of a comparison allow to say, in plain words, and what they do not."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from softbellman.analysis.findings import Found
+from softbellman.analysis.statistics import Interval, Paired
+from softbellman.report.wording import count, decimals, ends, listed, number, signed
+
+MANY = 4  # up to so many operators each have a sentence of their own
+
+
+class _Words(NamedTuple):
+    """How a comparison is worded.
+
+    Attributes:
+        more: what a positive difference is.
+        less: what a negative one is.
+        one: says a difference of one operator, by `{name}`, `{amount}`, `{more}` and `{baseline}`.
+        many: begins a list of them.
+        noun: what is compared.
+    """
+
+    more: str
+    less: str
+    one: str
+    many: str
+    noun: str
+
+
+_SCORES = _Words(
+    "more",
+    "less",
+    "{name} scored {amount} a game {more} than {baseline}",
+    "Scored a game {more} than {baseline}",
+    "scores",
+)
+_BESIDE = "than those of {baseline}, beside what is obtained"
+_VALUES = _Words(
+    "higher",
+    "lower",
+    f"Values of {{name}} lie {{amount}} {{more}} {_BESIDE}",
+    f"Values lie {{more}} {_BESIDE}",
+    "overestimation",
+)
+
+
+def conclude(found: Found) -> list[str]:
+    """Says what can be concluded of an environment: runs that are missing, scores, chance, values."""
+    rows, baseline = found.rows, found.rows[0].operator
+    digits = decimals([row.last_10.mean for row in rows])
+    sentences = [
+        f"{row.counted} of {row.asked} runs of {row.operator} count{'s' if row.counted == 1 else ''}: "
+        f"{', '.join(f'{runs} {state}' for state, runs in row.missing.items())}."
+        for row in rows
+        if row.counted < row.asked
+    ]
+    sentences += _chance(found, digits)
+    if len(rows) == 1:
+        return [*sentences, _alone(found, digits), *_values(found)]
+    others = [(row.operator, row.difference) for row in rows if row.difference is not None]
+    common = max(difference.n for _, difference in others)
+    if common < 2:
+        why = "one run shows no spread" if common else f"no seed counts both with {baseline} and with another"
+        scores = [f"{row.operator} {number(row.last_10.mean, digits)}" for row in rows if row.last_10.mean is not None]
+        shown = f" Scores a game were {', '.join(scores)}." if scores else ""
+        return [*sentences, f"From {count(common, 'common seed')} no difference can be told: {why}.{shown}"]
+    sentences += _compare(others, baseline, _SCORES, digits)
+    if len(others) > 1:
+        share = min(5 * len(others), 100)
+        sentences.append(
+            f"{len(others)} comparisons at 95%: up to {share}% of studies without any true difference would show one."
+        )
+    return sentences + _values(found)
+
+
+def _chance(found: Found, digits: int) -> list[str]:
+    """Says which operators play better than random actions: those whose interval lies wholly above that of chance."""
+    random, rows = found.random, found.rows
+    if random is None or random.interval is None:
+        return []
+    chance = f"{number(random.mean or 0.0, digits)} ({ends(random.interval, digits)} at 95%)"
+    highest = random.interval[1]
+    able = {row.operator: row.last_10.mean or 0.0 for row in rows if (row.last_10.interval or (highest,))[0] > highest}
+    rest = [row.operator for row in rows if row.operator not in able and row.last_10.interval is not None]
+    sentences = []
+    if able:
+        all_of_them = "Both" if len(rows) == 2 else f"All {len(rows)}"
+        names = f"{all_of_them} operators" if len(able) == len(rows) > 1 else listed(list(able))
+        scores = dict.fromkeys(number(score, digits) for score in (min(able.values()), max(able.values())))
+        sentences.append(f"{names} learned: {' to '.join(scores)} a game, where random actions score {chance}.")
+    if rest:
+        which = "" if able else f", which score {chance} a game"
+        sentences.append(f"{listed(rest)} can't be told from random actions{which}.")
+    return sentences
+
+
+def _alone(found: Found, digits: int) -> str:
+    """Says what the only operator scored."""
+    row, label = found.rows[0], found.label.removeprefix("test score, ")
+    if row.last_10.mean is None:
+        return f"No run of {row.operator} has a score."
+    facts = [label, *_interval(row.last_10.interval, digits), count(row.counted, "seed")]
+    return (
+        f"{row.operator} scored {number(row.last_10.mean, digits)} a game ({', '.join(facts)}). "
+        "There is no other operator to compare it with."
+    )
+
+
+def _values(found: Found) -> list[str]:
+    """Says what can be told of overestimation."""
+    (baseline, first, _), *others = found.overestimation
+    if first.mean is None or first.interval is None:
+        return []
+    digits = decimals([first.mean, *(summary.mean for _, summary, _ in others)])
+    amount, (low, high) = f"{number(abs(first.mean), digits)}", first.interval
+    if low <= 0 <= high:
+        told = f"lie neither above nor below what its policy goes on to obtain ({signed(first.mean, digits)}, "
+    else:
+        told = f"lie {amount} {'above' if low > 0 else 'below'} what its policy goes on to obtain ("
+    values = f"Values of {baseline} {told}{', '.join(_interval(_outward(first.interval), digits))})."
+    differences = [(name, paired) for name, _, paired in others if paired is not None and paired.interval is not None]
+    return [values, *_compare(differences, baseline, _VALUES, digits)]
+
+
+def _compare(others: Sequence[tuple[str, Paired]], baseline: str, words: _Words, digits: int) -> list[str]:
+    """Says which differences to the baseline can be told, with their intervals, and which can't."""
+    known = [(name, mean, interval, n) for name, (mean, interval, n) in others if mean is not None and interval]
+    told = [(name, mean, interval, n) for name, mean, interval, n in known if not interval[0] <= 0 <= interval[1]]
+    sentences = []
+    for more, sign in ((words.more, 1), (words.less, -1)):
+        some = sorted((each for each in told if sign * each[1] > 0), key=lambda each: -sign * each[1])
+        if len(told) <= MANY:
+            sentences += [
+                words.one.format(name=name, amount=number(abs(mean), digits), more=more, baseline=baseline)
+                + f" ({', '.join(_interval(_outward(interval), digits))}, {count(n, 'common seed')})."
+                for name, mean, interval, n in some
+            ]
+        elif some:
+            amounts = [
+                f"{name} by {number(abs(mean), digits)} ({ends(_outward(interval), digits)})"
+                for name, mean, interval, _ in some
+            ]
+            sentences.append(f"{words.many.format(more=more, baseline=baseline)}: {', '.join(amounts)}.")
+    untold = [(name, mean, interval, n) for name, mean, interval, n in known if interval[0] <= 0 <= interval[1]]
+    if untold:
+        fewest, most = (choose(n for *_, n in untold) for choose in (min, max))
+        seeds = count(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
+        names = [
+            name if len(untold) > MANY else f"{name} ({signed(mean, digits)}, {ends(interval, digits)})"
+            for name, mean, interval, _ in untold
+        ]
+        sentences.append(
+            f"No difference in {words.noun} to {baseline} can be told from {seeds} for {listed(names, 'or')}."
+        )
+    unknown = [name for name, paired in others if paired.interval is None]
+    if unknown:
+        sentences.append(f"Of {listed(unknown)} nothing can be told: fewer than two seeds are common with {baseline}.")
+    return sentences
+
+
+def _interval(interval: Interval | None, digits: int) -> list[str]:
+    return [] if interval is None else [f"95% interval {ends(interval, digits)}"]
+
+
+def _outward(interval: Interval) -> Interval:
+    """Turns an interval below 0 into one of how far below, as is said with `less` or `below`."""
+    return (-interval[1], -interval[0]) if interval[1] < 0 else interval

@@ -1,0 +1,167 @@
+"""The report as one HTML page: figures, films, style and script are within it, so that it opens without a network."""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from softbellman.analysis.findings import Across, Found, under_way
+from softbellman.envs import MissingExtra
+from softbellman.report import account, cells
+from softbellman.report.cells import Operator
+from softbellman.report.conclusions import conclude
+from softbellman.report.films import Film
+from softbellman.report.pictures import BAND_SEEDS
+from softbellman.report.wording import count, listed
+from softbellman.study.store import Study
+
+LARGEST_FILM = 3_000_000  # bytes of a film that is still put into the page; a larger one is linked
+LARGEST_FILMS = 30_000_000  # bytes of all of them
+MANY = 4  # so many operators are named in the title
+
+
+class Picture(NamedTuple):
+    """A figure of the page.
+
+    Attributes:
+        title: its title.
+        meaning: what it shows, in a sentence.
+        svg: the figure, or None if there is nothing to draw.
+        note: what must be known to read this one right, or an empty text.
+    """
+
+    title: str
+    meaning: str
+    svg: str | None
+    note: str
+
+
+class Section(NamedTuple):
+    """What the page says of one environment."""
+
+    found: Found
+    pictures: list[Picture]
+    films: list[Film]
+
+
+def render(
+    study: Study, folder: Path, sections: Sequence[Section], games: Sequence[Across], profile: Picture | None
+) -> str:
+    """Writes the page.
+
+    Args:
+        study: the study.
+        folder: where the page will be.
+        sections: its environments.
+        games: what it found over all of them; empty if there is but one.
+        profile: the picture of that, or None.
+
+    Raises:
+        MissingExtra: if jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise MissingExtra("jinja2", "train") from error
+    loader = PackageLoader("softbellman.report", "templates")
+    templates = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    operators = cells.operators_of(study)
+    limit = min(LARGEST_FILM, LARGEST_FILMS // max(1, sum(len(section.films) for section in sections)))
+    return templates.get_template("page.html").render(
+        title=_title(study),
+        lead=_lead(study, sections),
+        style=loader.get_source(templates, "page.css")[0],
+        script=loader.get_source(templates, "page.js")[0],
+        operators=list(operators.values()),
+        spread=any(row.counted > 1 for section in sections for row in section.found.rows),
+        sections=[_section(section, operators, folder, limit) for section in sections],
+        games=_games(games, operators, profile),
+        facts=list(account.facts(study)),
+        runs=cells.of_runs(study, operators),
+        settings=account.settings(study),
+        commands=account.commands(study),
+        made_with=account.made_with(study),
+        record=_data("application/json", account.record(study).encode()),
+    )
+
+
+def _title(study: Study) -> str:
+    operators, environments = study.operators, study.environments
+    return (
+        f"{listed(operators) if len(operators) <= MANY else count(len(operators), 'operator')} on "
+        f"{environments[0] if len(environments) == 1 else count(len(environments), 'environment')}"
+    )
+
+
+def _lead(study: Study, sections: Sequence[Section]) -> str:
+    rows = [row for section in sections for row in section.found.rows]
+    counted, asked = sum(row.counted for row in rows), sum(row.asked for row in rows)
+    runs = f"all {asked} runs count" if counted == asked else f"{counted} of {asked} runs count"
+    if under_way(study):
+        runs = f"no run has ended yet, and what follows is of {counted} of {asked}, as far as they have come"
+    return f"{count(len(study.seeds), 'seed')} each, {study.config.loop.steps:,} agent steps a run; {runs}."
+
+
+def _section(section: Section, operators: dict[str, Operator], folder: Path, limit: int) -> dict[str, Any]:
+    found = section.found
+    label = found.label.removeprefix("test score, ")
+    return {
+        "environment": found.environment,
+        "sentences": conclude(found),
+        "seeds": _seeds(found),
+        "pictures": section.pictures,
+        "rows": cells.of_operators(found, operators),
+        "caption": f"Raw scores a game, means over runs; below each its 95% interval. Last 10: {label}.",
+        "choices": cells.of_choices(found),
+        "films": [_film(film, operators[film.operator], folder, limit) for film in section.films],
+    }
+
+
+def _seeds(found: Found) -> str:
+    """Says how many runs are behind each line, and what its band is."""
+    counted = {row.operator: row.counted for row in found.rows}
+    most = max(counted.values())
+    if most == 0:
+        return "No run counts, and there is nothing to draw."
+    if most == 1:
+        return "One seed (n = 1) is behind each line: there is no spread to draw a band from."
+    fewer = ", ".join(f"{n} behind {operator}" for operator, n in counted.items() if n != most)
+    lines = f"Each line is the mean of {count(most, 'seed')}" + (f" ({fewer})" if fewer else "")
+    if most < BAND_SEEDS:
+        return f"{lines}; from fewer than {BAND_SEEDS} no band is drawn, for it would fill the figure."
+    few = f"; none is drawn from fewer than {BAND_SEEDS}" if min(counted.values()) < BAND_SEEDS else ""
+    return f"{lines}, its band a 95% interval, point by point{few}."
+
+
+def _games(games: Sequence[Across], operators: dict[str, Operator], profile: Picture | None) -> dict[str, Any] | None:
+    if not games:
+        return None
+    text = "Scores are normalised game by game; the raw ones are below."
+    if not any(row.normalised for row in games):
+        text = (
+            "Raw scores of different environments have different scales, and these have no common one: they are "
+            "not averaged. How often a run of one operator scores more than one of another needs no scale."
+        )
+    return {
+        "rows": cells.of_games(games, operators),
+        "text": text,
+        "baseline": games[0].operator,
+        "profile": profile,
+    }
+
+
+def _film(film: Film, operator: Operator, folder: Path, limit: int) -> dict[str, Any]:
+    facts = {"operator": operator, "caption": film.caption, "source": "", "moving": False}
+    if film.path is None:
+        return facts
+    moving = film.path.suffix == ".gif"
+    source = str(film.path.relative_to(folder))
+    if film.path.stat().st_size <= limit:
+        source = _data("image/gif" if moving else "video/mp4", film.path.read_bytes())
+    return facts | {"source": source, "moving": moving}
+
+
+def _data(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

@@ -1,0 +1,317 @@
+"""Pictures of runs: one colour and kind of line for each operator, the same in every picture of a study."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from softbellman.analysis.curves import Band
+from softbellman.analysis.scores import Summary
+from softbellman.arguments import as_path
+from softbellman.envs import MissingExtra
+from softbellman.report.svg import svg_text
+from softbellman.study.files import read_metrics
+from softbellman.study.store import Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which the colour-blind tell apart; the yellow is left out, for it fades on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+# Lengths of dash and gap, in widths of the line. Where the colours begin anew, the next kind of line does.
+DASHES = ((), (4.0, 1.6), (1.2, 1.2), (6.0, 1.5, 1.2, 1.5))
+BAND_SEEDS = 3  # from fewer, Student's interval is so wide that its band would fill the picture
+FEW_POINTS = 30  # so many points of a curve are marked one by one
+
+
+class Look(NamedTuple):
+    """How an operator is drawn: a colour, and the dashes and gaps of its lines, none for a solid one."""
+
+    colour: str
+    dashes: tuple[float, ...]
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The same as keywords of matplotlib's `plot`."""
+        return {"color": self.colour, "linestyle": (0, self.dashes) if self.dashes else "-"}
+
+
+def look(number: int) -> Look:
+    """Returns the look of a study's operator by its number, from 0.
+
+    >>> look(1), look(8)
+    (Look(colour='#D55E00', dashes=()), Look(colour='#D55E00', dashes=(4.0, 1.6)))
+    """
+    return Look(COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)])
+
+
+class Panel(NamedTuple):
+    """A quantity over training: its column in `metrics.csv`, a title, the label of its axis, and what it means.
+
+    Attributes:
+        reference: a value worth a line of its own, or None.
+    """
+
+    column: str
+    title: str
+    label: str
+    meaning: str
+    reference: float | None = None
+
+
+PANELS = (
+    Panel("test_return", "Test score", "raw score a game", "Mean raw score of a test phase's games."),
+    Panel(
+        "overestimation",
+        "Overestimation",
+        "max Q minus realised return",
+        "Values of the states that the test policy visited, minus the return it went on to obtain from them.",
+        0.0,
+    ),
+    Panel(
+        "held_out_value_common",
+        "Value of held-out states",
+        "mean of max Q",
+        "States set apart, the same ones for all runs.",
+    ),
+    Panel("action_gap", "Action gap", "best minus second Q", "How far the best action stands out in those states."),
+    Panel(
+        "operator_gap", "Operator gap", "max Q minus operator", "How far the operator stays below max in those states."
+    ),
+    Panel(
+        "operator_slope",
+        "Operator slope",
+        "γ · l1 norm of its gradient",
+        "How much an error in values grows in one backup; above 1 the operator is locally expansive.",
+        1.0,
+    ),
+    Panel(
+        "gradient_norm",
+        "Gradient norm",
+        "mean l2 norm",
+        "Of the loss in the last layer's weights, over minibatches.",
+    ),
+    Panel(
+        "gradient_variance",
+        "Gradient variance",
+        "mean over weights",
+        "Of each of these weights' gradients, over the same.",
+    ),
+)
+_OF_TRAINING = (PANELS[0], PANELS[2]._replace(column="held_out_value"), PANELS[1], PANELS[6])
+
+
+class Curves(NamedTuple):
+    """What a panel shows of one operator.
+
+    Attributes:
+        number: the operator's number in the study, from 0.
+        seeds: `(x, y)` by seed, each `[points]`.
+        band: mean and interval over the seeds, or None for single lines alone.
+    """
+
+    number: int
+    seeds: dict[int, tuple[np.ndarray, np.ndarray]]
+    band: Band | None = None
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """Returns an empty figure, its size in inches.
+
+    Raises:
+        MissingExtra: if matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("matplotlib", "train") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw_curves(studies: list[Study], path: str | Path) -> Path:
+    """Draws the learning curves of studies of one environment: one colour for each operator, one line for each run.
+
+    Args:
+        studies: studies whose runs have at least one row each.
+        path: where the picture goes; its ending chooses the format.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: if the studies are of different environments, or no run has a row yet.
+    """
+    runs = [run for study in studies for run in study.runs]
+    environments = sorted({run.environment for run in runs})
+    if len(environments) != 1:
+        raise ValueError(f"one picture shows one environment, not {', '.join(environments)}")
+    operators = list(dict.fromkeys(run.operator for run in runs))
+    tables = [read_metrics(run.path / "metrics.csv") for run in runs]
+    if not any(len(table["epoch"]) for table in tables):
+        raise ValueError("no run has finished a test phase yet: there is nothing to draw")
+    figure = new_figure(9.6, 6.4)
+    unit = step_unit(np.concatenate([table["env_frames"] / table["agent_steps"] for table in tables]))
+    for axis, panel in zip(figure.subplots(2, 2).flat, _OF_TRAINING, strict=True):
+        curves = []
+        for number, operator in enumerate(operators):
+            lines = {
+                index: (table["agent_steps"], table[panel.column])
+                for index, (run, table) in enumerate(zip(runs, tables, strict=True))
+                if run.operator == operator
+            }
+            curves.append(Curves(number, lines))
+        draw_panel(axis, panel, curves, unit)
+        axis.set_title(panel.title)
+    seeds = sorted({run.seed for run in runs})
+    add_legend(figure, list(enumerate(operators)))
+    seed_text = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, one line each"
+    figure.suptitle(f"{environments[0]}, {seed_text}", fontsize="medium")
+    return save_picture(figure, path)
+
+
+def draw_panel(
+    axis: Any, panel: Panel, curves: Iterable[Curves], unit: str, *, name: str = "", each_seed: bool = False
+) -> bool:
+    """Draws one quantity: for each operator its mean with a band, or without one a line for each seed.
+
+    Args:
+        axis: where to.
+        panel: the quantity.
+        curves: the operators.
+        unit: the label of the x axis.
+        name: names the parts, `<name>.o<operator>.<part>`, by which a page finds them in the SVG.
+        each_seed: draws thin lines for the seeds also where there is a mean.
+
+    Returns:
+        True if a band is wider than what is shown, which is the range of the seeds' lines.
+    """
+    shown, bands = [], []
+    for number, seeds, band in curves:
+        colour = look(number)
+        for seed, (x, y) in seeds.items():
+            shown.append(y)
+            style = {"linewidth": 1.5, "marker": _marker(x)} if band is None else {"linewidth": 0.9, "alpha": 0.6}
+            if band is None or each_seed:
+                axis.plot(x, y, **colour.line, **style, markersize=3, gid=f"{name}.o{number}.seed{seed}")
+        if band is None:
+            continue
+        part = f"{name}.o{number}.mean"
+        axis.plot(band.x, band.mean, **colour.line, linewidth=1.8, marker=_marker(band.x), markersize=3, gid=part)
+        drawn = band.n >= BAND_SEEDS
+        if band.low is not None and band.high is not None and drawn.any():
+            edges = [np.where(drawn, edge, np.nan) for edge in (band.low, band.high)]
+            filled = axis.fill_between(band.x, *edges, color=colour.colour, alpha=0.16, linewidth=0)
+            filled.set_gid(f"{name}.o{number}.band")
+            bands += edges
+    axis.set(xlabel=unit, ylabel=panel.label, xlim=(0, None))
+    axis.xaxis.set_major_formatter(thousands)
+    tidy(axis)
+    if not any(np.isfinite(line).any() for line in shown):
+        axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", color="0.5")
+        return False
+    low, high = _limits(shown)
+    axis.set_ylim(low, high)
+    if panel.reference is not None and low < panel.reference < high:
+        axis.axhline(panel.reference, color="0.5", linewidth=0.8)
+    return any(np.nanmin(edge) < low or np.nanmax(edge) > high for edge in bands)
+
+
+def draw_intervals(
+    axis: Any, label: str, rows: Sequence[tuple[int, str, Summary, np.ndarray]], *, name: str = ""
+) -> bool:
+    """Draws for each operator the mean of its runs' scores, its interval, and a pale dot for each run.
+
+    Args:
+        axis: where to.
+        label: what the scores are.
+        rows: number and spec of each operator, from top to bottom, its summary and its scores `[seed]`.
+        name: as in `draw_panel`.
+
+    Returns:
+        True if an interval is wider than what is shown: the dots, and the intervals of at least `BAND_SEEDS` of them.
+    """
+    shown = []
+    for place, (number, _, summary, scores) in enumerate(rows):
+        line, part = {"color": look(number).colour}, f"{name}.o{number}."
+        axis.plot(scores, np.full(len(scores), place - 0.22), "o", **line, alpha=0.4, markersize=4, gid=part + "dots")
+        if summary.interval is not None:
+            axis.plot(summary.interval, (place, place), **line, linewidth=2, gid=part + "interval")
+        if summary.mean is not None:
+            axis.plot(summary.mean, place, "D", **line, markersize=6, gid=part + "mean")
+        shown += [scores, np.array(summary.interval if summary.counted >= BAND_SEEDS else ())]
+    axis.set_yticks(range(len(rows)), [spec for _, spec, _, _ in rows])
+    for text, (number, *_) in zip(axis.get_yticklabels(), rows, strict=True):
+        text.set_gid(f"{name}.o{number}.label")
+    low, high = _limits(shown)
+    axis.set(xlabel=label, xlim=(low, high), ylim=(len(rows) - 0.4, -0.6))
+    axis.tick_params(axis="y", length=0)
+    tidy(axis)
+    return any(
+        interval is not None and not low < min(interval) <= max(interval) < high
+        for interval in (summary.interval for _, _, summary, _ in rows)
+    )
+
+
+def draw_profile(axis: Any, label: str, thresholds: np.ndarray, shares: Iterable[np.ndarray], name: str = "") -> None:
+    """Draws for each operator the share of its runs that score more than each threshold."""
+    for number, share in enumerate(shares):
+        axis.plot(thresholds, share, **look(number).line, linewidth=1.8, gid=f"{name}.o{number}.mean")
+    axis.set(xlabel=label, ylabel="share of runs that score more", ylim=(-0.03, 1.03), xlim=thresholds[[0, -1]])
+    tidy(axis)
+
+
+def add_legend(figure: "Figure", operators: Sequence[tuple[int, str]]) -> None:
+    """Names a picture's operators, given by number and text, below its panels."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], **look(number).line, linewidth=2, label=text) for number, text in operators]
+    columns = max(1, int(figure.get_figwidth() * 10 // (6 + max(len(text) for _, text in operators))))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, handlelength=3)
+
+
+def step_unit(frames_per_step: np.ndarray) -> str:
+    """Names the unit of the x axis: agent steps, with the frames of each where there are several."""
+    frames = np.min(frames_per_step, initial=np.inf)
+    return f"agent steps ({frames:g} frames each)" if 1 < frames < np.inf else "agent steps"
+
+
+def save_picture(figure: Any, path: str | Path) -> Path:
+    """Writes a figure, the same bytes at any time, in the format of the path's ending; returns the path."""
+    path = as_path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".svg":
+        path.write_text(svg_text(figure, path.stem))
+    else:
+        figure.savefig(path, dpi=120)
+    return path
+
+
+def tidy(axis: Any) -> None:
+    """Gives an axis its grid, and takes away its upper and right frame."""
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _limits(lines: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Returns the range of lines, with a margin."""
+    values = np.concatenate([line[np.isfinite(line)] for line in lines])
+    low, high = values.min(), values.max()
+    margin = 0.08 * (high - low) or 0.05 * abs(high) or 0.5
+    return low - margin, high + margin
+
+
+def _marker(x: np.ndarray) -> str:
+    return "o" if len(x) <= FEW_POINTS else ""
+
+
+def thousands(value: float, _: int) -> str:
+    """Writes a number of agent steps in as few letters as it takes.
+
+    >>> [thousands(value, 0) for value in (0, 500, 2500, 50_000, 1_500_000)]
+    ['0', '500', '2.5k', '50k', '1.5M']
+    """
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= unit:
+            return f"{round(value / unit, 3):g}{letter}"
+    return f"{value:g}"

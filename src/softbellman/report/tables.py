@@ -1,0 +1,152 @@
+"""The numbers of a report as CSV, one row for one thing; an empty cell is a quantity that can't be had."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from softbellman.analysis.findings import Across, Found
+from softbellman.analysis.scores import SUMMARIES, Summary, collect
+from softbellman.analysis.statistics import Interval, Paired
+from softbellman.report.pictures import Curves, Panel
+from softbellman.study.files import write_atomically
+from softbellman.study.store import Study
+
+
+def write_tables(
+    study: Study,
+    found: Sequence[Found],
+    curves: Mapping[str, Mapping[Panel, Sequence[Curves]]],
+    games: Sequence[Across],
+    folder: Path,
+) -> None:
+    """Writes `operators.csv`, `runs.csv`, `curves.csv`, `choices.csv` and, of several environments, `games.csv`.
+
+    Args:
+        study: the study.
+        found: what it found in each environment.
+        curves: what its panels show, by environment.
+        games: what it found over all environments; empty if there is but one.
+        folder: where the tables go.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "operators.csv", of_operators(found))
+    _write(folder / "runs.csv", _runs(study))
+    _write(folder / "curves.csv", _curves(study, curves))
+    _write(folder / "choices.csv", _choices(found))
+    if games:
+        _write(folder / "games.csv", _games(games))
+
+
+def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
+    """Makes the rows of `operators.csv`."""
+    for each in found:
+        for row, (_, overestimation, more) in zip(each.rows, each.overestimation, strict=True):
+            yield {
+                "environment": row.environment,
+                "operator": row.operator,
+                "counted": row.counted,
+                "asked": row.asked,
+                **_summary("last_10", row.last_10),
+                **_summary("best", row.best),
+                **_summary("last", row.last),
+                "last_10_iqm": row.last_10.interquartile_mean,
+                **_ends("last_10_iqm", row.last_10.interquartile_interval),
+                **_paired("difference", row.difference),
+                "improvement": row.improvement,
+                **_ends("improvement", row.improvement_interval),
+                **_summary("overestimation", overestimation),
+                **_paired("overestimation_difference", more),
+            }
+
+
+def _runs(study: Study) -> Iterable[Mapping[str, Any]]:
+    scores = {name: collect(study, name, partial=True) for name in SUMMARIES}
+    for run in study.runs:
+        place = scores["last_10"].place(run)
+        yield {
+            "environment": run.environment,
+            "operator": run.operator,
+            "seed": run.seed,
+            "state": scores["last_10"].states[place],
+            **{name: each.values[place] for name, each in scores.items()},
+        }
+
+
+def _curves(study: Study, curves: Mapping[str, Mapping[Panel, Sequence[Curves]]]) -> Iterable[Mapping[str, Any]]:
+    for environment, panels in curves.items():
+        for panel, shown in panels.items():
+            for number, _, band in shown:
+                if band is None:
+                    continue
+                for point, (x, mean, n) in enumerate(zip(band.x, band.mean, band.n, strict=True)):
+                    yield {
+                        "environment": environment,
+                        "operator": study.operators[number],
+                        "column": panel.column,
+                        "agent_steps": int(x),
+                        "n": int(n),
+                        "mean": mean,
+                        "low": None if band.low is None else band.low[point],
+                        "high": None if band.high is None else band.high[point],
+                    }
+
+
+def _choices(found: Sequence[Found]) -> Iterable[Mapping[str, Any]]:
+    for each in found:
+        for choice in each.choices:
+            yield {
+                "environment": each.environment,
+                "family": choice.family,
+                "way": choice.way,
+                "chosen": choice.chosen,
+                "counted": choice.scores.counted,
+                **_summary("last_10", choice.scores),
+                **_paired("difference", choice.difference),
+            }
+
+
+def _games(games: Sequence[Across]) -> Iterable[Mapping[str, Any]]:
+    for row in games:
+        normalised = row.normalised
+        yield {
+            "operator": row.operator,
+            "counted": row.counted,
+            "asked": row.asked,
+            "improvement": row.improvement,
+            **_ends("improvement", row.improvement_interval),
+            "normalised_iqm": normalised and normalised.interquartile_mean,
+            **_ends("normalised_iqm", normalised and normalised.interval),
+        }
+
+
+def _summary(name: str, summary: Summary) -> dict[str, float | None]:
+    return {name: summary.mean, f"{name}_std": summary.std, **_ends(name, summary.interval)}
+
+
+def _paired(name: str, paired: Paired | None) -> dict[str, float | None]:
+    mean, interval, n = paired or (None, None, None)
+    return {name: mean, **_ends(name, interval), f"{name}_seeds": n}
+
+
+def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
+    low, high = interval or (None, None)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
+def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    rows = list(rows)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if rows:
+        writer.writerow(rows[0])
+    writer.writerows([_cell(value) for value in row.values()] for row in rows)
+    write_atomically(path, text.getvalue())
+
+
+def _cell(value: Any) -> Any:
+    """Leaves a cell empty where there is no value: None, or NaN, which alone differs from itself."""
+    if value is None or value != value:
+        return ""
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,1 @@
+"""Running: plans, comparisons, engines, and the training of groups."""

@@ -1,0 +1,118 @@
+"""Factories: the environment, the network and the loop of a run, from its configuration."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from softbellman import envs
+from softbellman.config import Config, NetworkSettings
+from softbellman.envs.atari import PAPER_ATARI
+from softbellman.envs.minatar import REFERENCE
+from softbellman.envs.step import Scale
+from softbellman.learning.networks import Network, minatar_cnn, mlp, nature_cnn
+from softbellman.training.device_loop import DeviceLoop
+from softbellman.training.host_loop import HostLoop
+from softbellman.training.measurement import Run
+
+NetworkKind = Literal["nature_cnn", "minatar_cnn", "mlp"]
+_PIXELS = (4, 84, 84)
+_BOARD = (10, 10)  # of MinAtar's planes
+
+
+def make_env(environment: str, config: Config, seed: int, training: bool, record: bool = False) -> envs.HostEnv:
+    """Makes a run's environment, for training or for one test phase (a single copy), or for a film with `record`.
+
+    Raises:
+        ValueError: as `envs.make`, and for a protocol of Atari games where there is none to play.
+    """
+    num_envs = config.loop.num_envs if training else 1
+    protocol = protocol_of(environment, config)
+    return envs.make(environment, seed=seed, num_envs=num_envs, training=training, protocol=protocol, record=record)
+
+
+def protocol_of(environment: str, config: Config) -> Any:
+    """Returns the protocol that an environment is played under, or None where there is none.
+
+    Raises:
+        ValueError: for a protocol of other games that was changed, in vain.
+    """
+    own = {"atari": "protocol", "minatar": "minatar"}.get(environment.partition("/")[0])
+    for name, games, default in (("protocol", "atari/<game>", PAPER_ATARI), ("minatar", "minatar/<game>", REFERENCE)):
+        if name != own and getattr(config, name) != default:
+            raise ValueError(f"{environment} does not heed the fields of {name}; they are for {games} only")
+    return getattr(config, own) if own else None
+
+
+def recorded_scale(facts: Mapping[str, Any], obs_dtype: str) -> Scale:
+    """Returns what the observations of a study are divided by.
+
+    Args:
+        facts: what the study recorded of the environment. Before the scale was recorded, uint8 was divided by 255.
+        obs_dtype: dtype of the observations.
+
+    Raises:
+        ValueError: if what is recorded is no scale.
+    """
+    scale = facts.get("obs_scale", 255.0 if obs_dtype == "uint8" else 1.0)
+    numbers = scale if isinstance(scale, list | tuple) else [scale]
+    if not numbers or not all(type(number) in (int, float) and 0 < number < np.inf for number in numbers):
+        raise ValueError(f"obs_scale ({scale!r}) in study.json must be a number above 0, or one for each entry")
+    return tuple(numbers) if isinstance(scale, list | tuple) else scale
+
+
+def obs_scale(environment: str, facts: Mapping[str, Any], config: Config) -> Scale:
+    """Returns what the observations of a study are divided by; see `recorded_scale`."""
+    if "obs_scale" in facts:
+        return recorded_scale(facts, "")
+    env = make_env(environment, config, seed=0, training=False)
+    env.close()
+    return recorded_scale(facts, str(env.obs_dtype))
+
+
+def make_loop(environment: str, config: Config, runs: Sequence[Run], scale: Scale) -> HostLoop | DeviceLoop:
+    """Makes the loop of a group of runs, at its start: compiled as one program where the environment can be."""
+    env_of_run = functools.partial(make_env, environment, config)
+    network = functools.partial(make_network, config.network, scale)
+    if envs.is_device(environment):
+        env = envs.make_device(environment, protocol_of(environment, config))
+        return DeviceLoop(runs, env, env_of_run, network, config.learner, config.loop)
+    accidents: dict[str, Any] = {}
+    if environment.startswith("atari/"):
+        accidents = {name: getattr(config.protocol, name) for name in ("random_first_actions", "budget_cut_terminates")}
+    return HostLoop(runs, env_of_run, network, config.learner, config.loop, **accidents)
+
+
+def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> NetworkKind:
+    """Chooses the network for observations of a shape.
+
+    Raises:
+        ValueError: if a network is asked for that takes other observations, or if none is asked for and they are other
+            pictures: a network of fully connected layers must be asked for.
+    """
+    shape = tuple(obs_shape)
+    are_planes = len(shape) == 3 and shape[:2] == _BOARD
+    if settings.kind == "nature_cnn" and shape != _PIXELS:
+        raise ValueError(f"network.kind nature_cnn takes observations of shape {_PIXELS}, not {shape}; try mlp")
+    if settings.kind == "minatar_cnn" and not are_planes:
+        raise ValueError(f"network.kind minatar_cnn takes planes of {_BOARD}, not {shape}; try auto")
+    if settings.kind != "auto":
+        return settings.kind
+    if shape != _PIXELS and not are_planes and len(shape) > 1:
+        raise ValueError(
+            f"no network fits observations of shape {shape} by itself: nature_cnn takes {_PIXELS}; "
+            "mlp flattens them and must be asked for with --network.kind mlp"
+        )
+    return "nature_cnn" if shape == _PIXELS else "minatar_cnn" if are_planes else "mlp"
+
+
+@functools.cache
+def make_network(settings: NetworkSettings, scale: Scale, obs_shape: tuple[int, ...], num_actions: int) -> Network:
+    """Builds the network for an environment, once: what JAX compiled for it serves again. See `network_kind`."""
+    kind = network_kind(settings, obs_shape)
+    if kind == "nature_cnn":
+        return nature_cnn(num_actions, scale=scale)
+    if kind == "minatar_cnn":
+        return minatar_cnn(obs_shape, num_actions, scale=scale)
+    return mlp(obs_shape, num_actions, settings.hidden, scale=scale)

@@ -1,0 +1,246 @@
+"""A comparison: every operator with every seed in every environment, checked as a whole before it starts."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from softbellman.config import Config, decisive
+from softbellman.envs import is_device
+from softbellman.memory import available_memory, require_memory
+from softbellman.operators.spec import plain
+from softbellman.running.elsewhere import require_elsewhere
+from softbellman.running.engines import share, xla_flags
+from softbellman.running.jax_settings import require_flags
+from softbellman.running.launch import Work, find_work
+from softbellman.running.plan import Plan, check_in_training, check_seeds, plan
+from softbellman.study.groups import open_groups
+from softbellman.study.matching import require_within
+from softbellman.study.place import require_new
+from softbellman.study.runs import runs_of
+from softbellman.study.store import Study, study_in
+
+_COMPILED_TOGETHER = 8
+PROCESS_BYTES = 400_000_000  # of a worker beside its replays; 0.37 to 0.41 GB were measured
+_OF_EACH_ENVIRONMENT = ("environment", "observations")
+_OF_EACH_RUN = ("frames per step", "network", "budget", "target", "tests", "epsilon")
+
+
+class Resources(NamedTuple):
+    """What a comparison is trained with.
+
+    Attributes:
+        workers: groups that train at once.
+        threads: threads of each.
+        xla_flags: flags of XLA, which results depend on as they do on threads.
+    """
+
+    workers: int
+    threads: int
+    xla_flags: str = ""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of the environment that workers run in."""
+        return {"NPROC": str(self.threads)} | ({"XLA_FLAGS": self.xla_flags} if self.xla_flags else {})
+
+
+class Comparison(NamedTuple):
+    """A comparison, checked: what can be known to be wrong beforehand is not.
+
+    Attributes:
+        operators: the Bellman operators.
+        seeds: the seeds of each operator in each environment.
+        config: the resolved configuration.
+        plans: one run's plan in each environment.
+        only: specs of the operators that are trained now, the others being left as they are; empty: all.
+    """
+
+    operators: list[Any]
+    seeds: list[int]
+    config: Config
+    plans: list[Plan]
+    only: frozenset[str] = frozenset()
+
+    def going_on(self, begun: Study | None) -> "Comparison":
+        """Returns the comparison for a study that goes on, if there is one: see `Plan.going_on`."""
+        recorded = begun.record["environment_facts"] if begun else {}
+        return self._replace(plans=[each.going_on(recorded) for each in self.plans])
+
+    @property
+    def environments(self) -> list[str]:
+        """Names of the environments."""
+        return [each.environment for each in self.plans]
+
+    @property
+    def specs(self) -> list[str]:
+        """Specs of the operators."""
+        return [str(operator) for operator in self.operators]
+
+    @property
+    def trained(self) -> list[str]:
+        """Specs of the operators that are trained now."""
+        return [spec for spec in self.specs if not self.only or spec in self.only]
+
+    @property
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """What each environment says of itself, by name."""
+        return {each.environment: each.facts for each in self.plans}
+
+    @property
+    def cells(self) -> int:
+        """How many runs of these there are."""
+        return len(self.plans) * len(self.trained) * len(self.seeds)
+
+    @property
+    def default_out(self) -> Path:
+        """A directory that is the same for the same comparison, whatever its seeds, and another for another."""
+        asked = json.dumps([self.environments, self.specs, self.config.loop.steps, decisive(self.config)])
+        more = f"-and-{len(self.plans) - 1}-more" if len(self.plans) > 1 else ""
+        digest = hashlib.sha256(asked.encode()).hexdigest()[:8]
+        return Path("runs") / f"compare-{plain(self.environments[0])}{more}-{digest}"
+
+    def group_width(self, workers: int) -> int:
+        """Returns how many runs train together at most: a block, or more where the loop is compiled.
+
+        A loop that is compiled takes its time for that, once for all runs of a group, and its replays are small; but
+        each worker is to have several groups, so that all end at about one time.
+        """
+        width = self.config.loop.block_width
+        if not all(is_device(environment) for environment in self.environments):
+            return width
+        return max(width, min(_COMPILED_TOGETHER, math.ceil(self.cells / (2 * workers))))
+
+    def work(self, out: Path, workers: int, *, retry_failed: bool = False) -> Work:
+        """Finds what there is to do in a directory, which need not exist yet. Nothing is written.
+
+        Raises:
+            ValueError: if the study there is another one, or something else is there.
+            MemoryError: if the groups that train at once do not fit into memory together.
+        """
+        groups, wanted = [], set(self.trained)
+        if study := study_in(out):
+            require_within(study, self.environments, self.operators, self.seeds, self.config, self.facts)
+            groups = [each for each in open_groups(study) if any(run.operator in wanted for run in each.runs)]
+        else:
+            require_new(out)
+        runs = [run for run in runs_of(out, self.environments, self.specs, self.seeds) if run.operator in wanted]
+        found = find_work(runs, groups, self.group_width(workers), workers, retry_failed=retry_failed)
+        needed = self.replay_bytes(found, workers) + min(workers, len(found.sizes)) * PROCESS_BYTES
+        require_memory(needed, available_memory(), "--workers, learner.replay_capacity or loop.block_width")
+        return found
+
+    def replay_bytes(self, work: Work, workers: int) -> int:
+        """Returns the bytes of the replays of the groups that train at once, the largest there are."""
+        each = {plan.environment: plan.replay_bytes for plan in self.plans}
+        return sum(sorted((each[environment] * size for environment, size in work.sizes), reverse=True)[:workers])
+
+    def summary(self, work: Work, resources: Resources) -> list[tuple[str, str]]:
+        """Says what will be run: a few labels, each with a text."""
+        if not work.sizes:
+            return [("runs", f"{self.cells}, none of which is left to train")]
+        first = self.plans[0]._replace(replay_bytes=self.replay_bytes(work, 1)).summary()
+        at_once = min(resources.workers, len(work.sizes))
+        missing = sum(size for _, size in work.sizes)
+        replays, each = self.replay_bytes(work, at_once), f"{PROCESS_BYTES / 1e9:g} GB for each of their processes"
+        groups = "1 group" if len(work.sizes) == 1 else f"{len(work.sizes)} groups"
+        return [
+            *(line for each in self.plans for line in each.summary() if line[0] in _OF_EACH_ENVIRONMENT),
+            ("operators", ", ".join(self.trained)),
+            ("seeds", ", ".join(map(str, self.seeds))),
+            ("runs", f"{self.cells}, of which {missing} are left to train, in {groups}"),
+            ("at once", f"{at_once} of these, {resources.threads} thread{'s' * (resources.threads > 1)} each"),
+            *(line for line in first if line[0] in _OF_EACH_RUN),
+            ("memory", f"{replays:,} bytes for the replays of the groups that train at once, and about {each}"),
+            *(line for line in first if line[0] == "checkpoints"),
+        ]
+
+
+def prepare(
+    environments: Sequence[str],
+    operators: Sequence[Any],
+    seeds: Iterable[int],
+    config: Config,
+    *,
+    steps: int | None = None,
+    frames: int | None = None,
+) -> Comparison:
+    """Checks everything that can be known to be wrong with a comparison before it starts, and writes nothing.
+
+    Args:
+        environments: names of the environments.
+        operators: the Bellman operators.
+        seeds: the seeds of each operator in each environment.
+        config: the configuration.
+        steps: agent steps of each run, in place of the configuration's.
+        frames: emulator frames of each run, instead of `steps`.
+
+    Raises:
+        ValueError: for whatever does not fit; the message says what to change.
+        MemoryError: if the replay of a single run does not fit into memory.
+    """
+    seeds = list(seeds)
+    check_seeds(seeds)
+    for kind, names in (("environment", environments), ("operator", [str(operator) for operator in operators])):
+        twice = sorted({name for name in names if list(names).count(name) > 1})
+        if twice or not names:
+            given = f"{', '.join(twice)} twice" if twice else "none"
+            raise ValueError(f"a comparison takes one {kind} or several different ones, and was given {given}")
+    for operator in operators:
+        _require_importable(operator)
+    plans = [plan(name, operators[0], seeds[:1], config, steps=steps, frames=frames) for name in environments]
+    for each in plans:
+        for operator in operators:
+            check_in_training(operator, each.facts["num_actions"])
+    lengths = {each.config.loop.steps: each.environment for each in plans}
+    if len(lengths) > 1:
+        said = ", ".join(f"{steps:,} of {environment}" for steps, environment in lengths.items())
+        raise ValueError(f"{frames:,} frames are {said} agent steps; give --steps instead of --frames")
+    require_elsewhere(environments)
+    comparison = Comparison(list(operators), seeds, plans[0].config, plans)
+    runs_of(Path(), comparison.environments, comparison.specs, seeds)
+    return comparison
+
+
+def resources_for(
+    cells: int,
+    workers: int | None = None,
+    threads: int | None = None,
+    begun: Study | None = None,
+    *,
+    deterministic: bool = False,
+) -> Resources:
+    """Decides what a comparison is trained with: as asked for, else as it was begun with, else from the cores.
+
+    A GPU trains one group at a time unless another number is asked for.
+
+    Args:
+        cells: how many runs there are.
+        workers: groups to train at once.
+        threads: threads of each.
+        begun: the study, if there is one.
+        deterministic: asks for operations that repeat to the last bit on a GPU.
+
+    Raises:
+        ValueError: if a number is below 1, or XLA does not take the flags.
+    """
+    import jax
+
+    if workers is None and jax.default_backend() != "cpu":
+        workers = 1
+    recorded = begun.record["provenance"] if begun else {}
+    flags = xla_flags(recorded, deterministic=deterministic)
+    require_flags(flags)
+    return Resources(*share(cells, workers, recorded.get("threads") if threads is None else threads), flags)
+
+
+def _require_importable(operator: Any) -> None:
+    """Refuses an operator that other processes could not find by its spec."""
+    spec = str(operator)
+    if "__main__:" in spec or "<locals>" in spec:
+        raise ValueError(
+            f"operator {spec} can't be found by the processes that train with it; put its class into a module, "
+            "outside of any function, and import it from there"
+        )

@@ -1,0 +1,327 @@
+"""Groups: runs that train together, with a directory of their own until they end, and a way on after a stop.
+
+<study>/groups/<id>/cells.json    which runs they are: environment, operator, seed
+<study>/groups/<id>/checkpoint/   their exact state
+"""
+
+import shutil
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from typing import Any
+
+from softbellman import operators as ops
+from softbellman.config import Config, decisive
+from softbellman.faults import in_a_line
+from softbellman.operators.spec import plain
+from softbellman.running.build import make_loop, obs_scale
+from softbellman.running.jax_settings import own_settings
+from softbellman.running.stopping import Stopped, StopRequests
+from softbellman.study.groups import Group
+from softbellman.study.locks import locked
+from softbellman.study.place import unwritable
+from softbellman.study.provenance import changes, provenance
+from softbellman.study.store import Study
+from softbellman.study.writer import RunWriter, count_rows, write_error
+from softbellman.training.checkpoint import Checkpoint, Checkpoints
+from softbellman.training.device_loop import DeviceLoop
+from softbellman.training.evaluation import TestPhase
+from softbellman.training.host_loop import HostLoop
+from softbellman.training.measurement import Diverged, Run
+from softbellman.training.metrics import MetricsRow
+
+HINT = (
+    "lower learner.learning_rate, clip rewards (learner.reward_clip 1), or give learner.huber_delta a bound that the "
+    "errors reach; resuming would come to the same end"
+)
+LONGEST_WAIT = 120.0  # seconds for a process that is saving its last state
+
+
+class Refused(ValueError):
+    """What is on disk is not of the runs or settings asked for, or can't go on exactly; nothing was touched."""
+
+
+def _say_nothing(*_: Any) -> None:
+    pass
+
+
+def train(
+    study: Study,
+    *,
+    on_progress: Callable[[int], None] = _say_nothing,
+    on_row: Callable[[int, MetricsRow, TestPhase], None] = _say_nothing,
+    on_note: Callable[[str], None] = _say_nothing,
+    inexact: bool = False,
+) -> None:
+    """Trains all runs of a study as one group, from where they stand to their end; they share their environment.
+
+    Rows, parameters, status and checkpoints are written as they come. A file that can't be written is told of, and
+    tried again at the next occasion; training goes on.
+
+    Args:
+        study: a study, new or begun.
+        on_progress: called with the agent steps so far after each of them; what it raises ends its calls.
+        on_row: called with the index of a run, its row and its test phase after each test phase; likewise.
+        on_note: called with what a user should know, such as that the study was resumed, and how exactly.
+        inexact: goes on also where that can't be done exactly; see `training.snapshot.restore`.
+
+    Raises:
+        Held: another process trains this study.
+        Refused: its checkpoint is of other settings, the game under way can't be played again as it was, or the
+            directory can't be written.
+        Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
+        Stopped: it was asked to stop by a signal, and the state is saved.
+        BaseException: whatever else stopped the training; first, the runs are marked with it in a line, and the
+            whole of it is written to their `error.txt`.
+    """
+    with study.locked() as weaker:
+        for each in weaker:
+            on_note(each)
+        group = Group(study.path / "groups" / f"{plain(study.environments[0])}-{plain(study.operators[0])}", study.runs)
+        if not group.unfinished:
+            on_note("every run of this study is over; nothing was done")
+            return
+        try:
+            group.write()
+        except OSError as error:
+            raise Refused(str(unwritable(study.path, error, "make room, and go on with the study"))) from None
+        try:
+            train_group(
+                study,
+                group,
+                on_progress=on_progress,
+                on_row=on_row,
+                on_note=on_note,
+                on_resumed=study.record_resumption,
+                inexact=inexact,
+            )
+        except (Stopped, Diverged, Refused):
+            raise
+        except BaseException as error:
+            state = "failed" if isinstance(error, Exception | SystemExit) else "stopped"
+            for run in group.unfinished:
+                with suppress(OSError):  # perhaps the very fault is a disk that can't be written
+                    write_error(run, state, in_a_line(error), traceback.format_exc())
+            raise
+
+
+@own_settings()
+def train_group(
+    study: Study,
+    group: Group,
+    *,
+    on_progress: Callable[[int], None] = _say_nothing,
+    on_row: Callable[[int, MetricsRow, TestPhase], None] = _say_nothing,
+    on_note: Callable[[str], None] = _say_nothing,
+    on_resumed: Callable[[int, list[str], dict[str, Any]], None] = _say_nothing,
+    inexact: bool = False,
+) -> None:
+    """Trains one group of a study, from where it stands to its end, and removes its directory then.
+
+    Args:
+        study: the study, whose lock this process or the one that started it holds.
+        group: the group.
+        on_progress: as for `train`.
+        on_row: as for `train`.
+        on_note: as for `train`.
+        on_resumed: called with the agent step at which training goes on, what is not as if there had been no stop,
+            and the provenance.
+        inexact: as for `train`.
+
+    Raises:
+        Refused: as for `train`; or another process does not leave the group.
+        Diverged: as for `train`.
+        Stopped: as for `train`; the runs are marked so.
+    """
+    with StopRequests(on_note) as stop, locked(group.path, _patience(stop, on_note)), ExitStack() as stack:
+        on_progress, on_row = _unfailing(on_progress, on_note), _unfailing(on_row, on_note)
+        training = _Training(study, group, on_row, on_note)
+        loop = training.begin(stack, on_resumed, inexact=inexact)
+        training.run(loop, stop, on_progress)
+
+
+class _Training:
+    """The training of a group: its files and its checkpoints."""
+
+    def __init__(self, study: Study, group: Group, on_row: Callable[..., None], on_note: Callable[[str], None]) -> None:
+        self.group, self.config, self.on_row, self.on_note = group, study.config, on_row, on_note
+        self.facts = study.record["environment_facts"].get(group.runs[0].environment, {})
+        self.checkpoints = Checkpoints(group.path / "checkpoint", self.config.checkpoint.keep)
+        self.provenance = provenance()
+        self.writers: list[RunWriter] = []
+        self.marked: set[int] = set()  # runs whose status says that they diverged
+        self.saved_at, self.saved_steps = time.monotonic(), 0
+
+    def begin(self, stack: ExitStack, on_resumed: Callable[..., None], *, inexact: bool) -> HostLoop | DeviceLoop:
+        """Makes the loop, and puts it where the newest checkpoint was, if there is one."""
+        saved = self.checkpoints.newest(self.on_note)
+        if saved is None:
+            self._put_aside()
+        else:
+            self._refuse_another(saved)
+        loop = stack.enter_context(closing(self._make_loop()))
+        notes = [] if saved is None else self._restore(loop, saved, inexact=inexact)
+        rows = [()] * len(self.group.runs) if saved is None else saved.facts["rows"]
+        columns = MetricsRow._fields
+        self.writers = [RunWriter(run, columns, own) for run, own in zip(self.group.runs, rows, strict=True)]
+        if saved is not None:
+            on_resumed(loop.agent_steps, notes, self.provenance)
+            self.on_note(f"goes on from agent step {loop.agent_steps:,}" + ("" if notes else ", exactly as it was"))
+            for note in notes:
+                self.on_note(note)
+        needed, free = loop.replay_bytes, shutil.disk_usage(self.group.path).free
+        needed *= (self.config.checkpoint.keep + 1) * self.config.checkpoint.replay
+        if needed > free:
+            self.on_note(
+                f"checkpoints can come to {needed:,} bytes, one more than is kept, and the disk has {free:,} left: "
+                "lower checkpoint.keep, or set checkpoint.replay to no, before it is full"
+            )
+        return loop
+
+    def _make_loop(self) -> HostLoop | DeviceLoop:
+        """Makes the loop of the group's runs, at its start."""
+        runs = [Run(ops.parse(run.operator), run.seed) for run in self.group.runs]
+        environment = self.group.runs[0].environment
+        return make_loop(environment, self.config, runs, obs_scale(environment, self.facts, self.config))
+
+    def _restore(self, loop: HostLoop | DeviceLoop, saved: Checkpoint, *, inexact: bool) -> list[str]:
+        """Puts a loop where it was, and returns what is not as if there had been no stop."""
+        differences = changes(saved.facts["provenance"], self.provenance)
+        try:
+            notes = loop.restore(saved, inexact=inexact)
+        except ValueError as error:
+            raise Refused(str(error)) from error
+        self.saved_steps = loop.agent_steps
+        return [*(f"perhaps not to the last bit: {difference}" for difference in differences), *notes]
+
+    def _put_aside(self) -> None:
+        """Moves what runs without a checkpoint have written out of the way: they begin again, and nothing is lost."""
+        for run in self.group.runs:
+            if count_rows(run):
+                number = sum(1 for _ in run.path.parent.glob(f"{run.path.name}.before-*")) + 1
+                aside = run.path.rename(run.path.with_name(f"{run.path.name}.before-{number}"))
+                self.on_note(f"no checkpoint can be used: the run begins again, and what it wrote before is in {aside}")
+
+    def run(self, loop: HostLoop | DeviceLoop, stop: StopRequests, on_progress: Callable[[int], None]) -> None:
+        """Trains and tests to the end, and saves on the way."""
+        steps, epoch = self.config.loop.steps, self.config.loop.epoch_steps
+
+        def between_steps(done: int) -> None:
+            stop.check()
+            if time.monotonic() - self.saved_at >= self.config.checkpoint.minutes * 60:
+                self._save(loop)
+            on_progress(done)
+
+        try:
+            while loop.agent_steps < steps or loop.test_is_due:
+                if loop.test_is_due:
+                    self._test(loop, stop)
+                else:
+                    loop.advance(min(epoch - loop.agent_steps % epoch, steps - loop.agent_steps), between_steps)
+        except Stopped:
+            self._save(loop)
+            self._mark_stopped()
+            raise
+        finally:
+            self._mark_diverged(loop)
+        for writer in self.writers:
+            writer.flush()  # what is not on disk by now is not finished
+        for index, writer in enumerate(self.writers):
+            if index not in loop.diverged:
+                writer.status("finished", agent_steps=loop.agent_steps, updates=loop.updates)
+        self.group.remove()
+
+    def _test(self, loop: HostLoop | DeviceLoop, stop: StopRequests) -> None:
+        for index, (row, phase) in loop.test(stop.check).items():
+            writer = self.writers[index]
+            self._write(partial(writer.row, row))
+            self._write(partial(writer.params, loop.params(index), row.agent_steps, row.updates, phase.mean))
+            self.on_row(index, row, phase)
+        if not self.saved_steps and all(writer.is_complete for writer in self.writers):
+            self._save(loop)  # the first, so that a run with rows can always go on
+
+    def _save(self, loop: HostLoop | DeviceLoop) -> None:
+        """Saves a checkpoint, and marks runs that have diverged since the last."""
+        state = loop.snapshot(with_replay=self.config.checkpoint.replay)
+        self._mark_diverged(loop)
+        rows = [[dict(zip(writer.columns, row, strict=True)) for row in writer.rows] for writer in self.writers]
+        state.facts.update(cells=self.group.cells, rows=rows, config=decisive(self.config), provenance=self.provenance)
+        what = f"a checkpoint in {self.checkpoints.folder}"
+        if self._write(partial(self.checkpoints.save, state, loop.agent_steps), what):
+            self.saved_steps = loop.agent_steps
+        self.saved_at = time.monotonic()
+
+    def _write(self, write: Callable[[], Any], what: str | None = None) -> bool:
+        """Writes, and says whether it could be done. A disk that is full now may not be so later."""
+        try:
+            write()
+            return True
+        except OSError as error:
+            self.on_note(
+                f"{what or error.filename} could not be written: {error.strerror or error}; "
+                "training goes on and tries again later"
+            )
+            return False
+
+    def _mark_diverged(self, loop: HostLoop | DeviceLoop) -> None:
+        for index in loop.diverged.keys() - self.marked:
+            moment, writer = loop.diverged[index], self.writers[index]
+            parts = [f"the loss was not finite at agent step {moment:,}"]
+            self._write(partial(writer.status, "diverged", agent_steps=moment, reason=parts[0], hint=HINT))
+            if self.saved_steps and len(loop.diverged) == len(self.writers):  # later ones would take its place
+                parts.append(f"the last good state is of agent step {self.saved_steps:,}, in {self.checkpoints.folder}")
+            self.on_note(f"{writer.run.operator}, seed {writer.run.seed} has diverged: {'; '.join([*parts, HINT])}")
+            self.marked.add(index)
+
+    def _mark_stopped(self) -> None:
+        for index, writer in enumerate(self.writers):
+            if index not in self.marked:
+                self._write(partial(writer.status, "stopped", agent_steps=self.saved_steps))
+
+    def _refuse_another(self, saved: Checkpoint) -> None:
+        cells = self.group.cells
+        if saved.facts.get("cells", cells) != cells:
+            raise Refused(f"the checkpoint {saved.path} is of other runs; remove {self.group.path}")
+        now, then = decisive(self.config), decisive(Config()) | saved.facts.get("config", {})  # an older one has fewer
+        changed = [f"{name} {then[name]} then, {now[name]} now" for name in now if then[name] != now[name]]
+        if changed:
+            raise Refused(
+                f"the checkpoint {saved.path} was made with other settings: {'; '.join(changed)}. "
+                "Put study.json back as it was, or train a new study"
+            )
+
+
+def _patience(stop: StopRequests, on_note: Callable[[str], None]) -> Callable[[str], None]:
+    """Returns what waits for a lock: its holder lost who started it, perhaps, and is saving its state."""
+    began, told = time.monotonic(), False
+
+    def wait(holder: str) -> None:
+        nonlocal told
+        stop.check()
+        if not told:
+            on_note(f"waits for {holder}, which trains this group still, to save its state and end")
+            told = True
+        if time.monotonic() - began > LONGEST_WAIT:
+            raise Refused(f"{holder} trains this group still; end it, and try again")
+        time.sleep(0.1)
+
+    return wait
+
+
+def _unfailing(callback: Callable[..., None], on_note: Callable[[str], None]) -> Callable[..., None]:
+    """Returns a callback that no longer calls the one given once that has raised: a logger must not end training."""
+    broken = False
+
+    def call(*arguments: Any) -> None:
+        nonlocal broken
+        if broken:
+            return
+        try:
+            callback(*arguments)
+        except Exception as error:
+            broken = True
+            on_note(f"what reports on training failed, and training goes on: {in_a_line(error)}")
+
+    return call

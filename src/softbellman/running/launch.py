@@ -1,0 +1,254 @@
+"""Trains what a study still lacks: its runs in groups, its groups by an engine, and what to do when one dies."""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from softbellman import operators as ops
+from softbellman.running.engines import Engine, Event, Task
+from softbellman.running.progress import Reporter
+from softbellman.running.stopping import StopRequests
+from softbellman.study.groups import OVER, Group, open_groups
+from softbellman.study.provenance import provenance
+from softbellman.study.runs import RunPath, read_reason, read_status
+from softbellman.study.store import Study
+from softbellman.study.writer import write_error
+
+
+class Work(NamedTuple):
+    """What a study still lacks.
+
+    Attributes:
+        begun: groups that go on as they are.
+        fresh: runs in no group, as they will be grouped.
+    """
+
+    begun: list[Group]
+    fresh: list[list[RunPath]]
+
+    @property
+    def sizes(self) -> list[tuple[str, int]]:
+        """The environment and the number of runs of each group."""
+        groups = [*(group.runs for group in self.begun), *self.fresh]
+        return [(runs[0].environment, len(runs)) for runs in groups]
+
+
+def find_work(
+    runs: Sequence[RunPath], groups: Sequence[Group], width: int, workers: int, *, retry_failed: bool = False
+) -> Work:
+    """Finds what there is to do. Nothing is written.
+
+    Args:
+        runs: the runs asked for.
+        groups: the groups that there are.
+        width: runs of a group at most.
+        workers: groups that train at once.
+        retry_failed: runs that failed are tried again; otherwise they are left alone.
+    """
+    left = [group for group in groups if group.unfinished]
+    held = {run.path for group in left for run in group.runs}
+    fresh = [run for run in runs if run.path not in held and read_status(run) not in OVER]
+    if not retry_failed:
+        left = [group for group in left if any(read_status(run) != "failed" for run in group.unfinished)]
+        fresh = [run for run in fresh if read_status(run) != "failed"]
+    kinds = {spec: _structure(spec) for spec in dict.fromkeys(run.operator for run in fresh)}
+    idle = max(1, workers - len(left))
+    return Work(left, compose(fresh, [(run.environment, kinds[run.operator]) for run in fresh], width, idle))
+
+
+def compose(runs: Sequence[RunPath], kinds: Sequence[Hashable], width: int, workers: int) -> list[list[RunPath]]:
+    """Puts runs into groups of about the same size.
+
+    Args:
+        runs: the runs.
+        kinds: the kind of each; only runs of one kind may train together.
+        width: runs of a group at most.
+        workers: groups that train at once; groups are made smaller than `width` if otherwise there were fewer.
+    """
+    parts: dict[Hashable, list[RunPath]] = defaultdict(list)
+    for run, kind in zip(runs, kinds, strict=True):
+        parts[kind].append(run)
+    numbers = {kind: math.ceil(len(part) / width) for kind, part in parts.items()}
+    while sum(numbers.values()) < min(workers, len(runs)):
+        numbers[max(parts, key=lambda kind: len(parts[kind]) / numbers[kind])] += 1
+    groups = []
+    for kind, part in parts.items():
+        size, larger = divmod(len(part), numbers[kind])
+        starts = [number * size + min(number, larger) for number in range(numbers[kind] + 1)]
+        groups += [part[start:end] for start, end in itertools.pairwise(starts)]
+    return groups
+
+
+def launch(
+    study: Study,
+    work: Work,
+    *,
+    engine: Engine,
+    workers: int,
+    variables: Mapping[str, str],
+    progress: Reporter,
+    inexact: bool = False,
+) -> None:
+    """Trains what a study lacks. Runs that fail or diverge end no other; how each ended is in its `status.json`.
+
+    A group whose process dies is tried again from its last checkpoint, as often as it comes further than the time
+    before. If it does not, its runs go on alone, each from its start; a run alone that does not has failed.
+
+    Args:
+        study: the study, locked.
+        work: what it lacks.
+        engine: what trains groups.
+        workers: groups that train at once.
+        variables: of the environment that workers run in.
+        progress: takes how it goes.
+        inexact: goes on also where that can't be done exactly.
+
+    Raises:
+        Stopped: it was asked to stop by a signal, and every group's state is saved.
+        ValueError: a group can't go on as it is; nothing of it was touched, and all others were trained.
+    """
+    groups = [*work.begun, *(Group.create(study, runs) for runs in work.fresh)]
+    made_with = provenance() | {"threads": variables.get("NPROC"), "xla_flags": variables.get("XLA_FLAGS")}
+    started = {"groups": len(groups), "workers": workers, "provenance": made_with}
+    study.update(launches=[*study.record.get("launches", []), started])
+    watch = _Watch(study, groups, progress)
+    with StopRequests(progress.note) as stop:
+        while groups:
+            groups.sort(key=lambda group: -len(group.runs))  # the long ones first, so that all end at about one time
+            tasks = [Task(study.path, group.path.name, inexact, variables) for group in groups]
+            engine(tasks, workers, watch.heard, stop.check)
+            groups = [follower for group in groups for follower in watch.settle(group)]
+    for group in open_groups(study):
+        if all(read_status(run) == "finished" for run in group.runs):  # it was killed when all was done but this
+            group.remove()
+    if watch.refusals:
+        raise ValueError("; ".join(watch.refusals.values()))
+
+
+def outcome(study: Study, operators: Sequence[str] | None = None) -> list[str]:
+    """Says of each operator of which not every run has finished how many have, and what became of the others.
+
+    Args:
+        study: the study.
+        operators: specs of the operators; None: all.
+    """
+    lines = []
+    for environment in study.environments:
+        for operator in study.operators if operators is None else operators:
+            runs = [run for run in study.runs if (run.environment, run.operator) == (environment, operator)]
+            finished = [run for run in runs if read_status(run) == "finished"]
+            if len(finished) < len(runs):
+                others = "; ".join(f"seed {run.seed} {_fate(run)}" for run in runs if run not in finished)
+                lines.append(f"{environment}, {operator}: {len(finished)} of {len(runs)} runs finished; {others}")
+    return lines
+
+
+class _Watch:
+    """What is known of the groups under way, and what becomes of those that die."""
+
+    def __init__(self, study: Study, groups: Sequence[Group], progress: Reporter) -> None:
+        self.study, self.progress, self.refusals = study, progress, dict[str, str]()
+        self._groups = {group.path.name: group for group in groups}
+        self._over = {run for run in study.runs if read_status(run) in OVER}
+        self._steps: dict[RunPath, int] = {}
+        self._set_steps(self._over, study.config.loop.steps)
+        for group in groups:
+            self._set_steps(group.unfinished, group.saved_steps)
+        self._reports: dict[str, tuple[str, str]] = {}
+        self._places: dict[str, int] = {}  # the newest checkpoint when a group died
+        self._resumed: tuple[dict[str, int], list[str]] = ({}, [])
+        self._tell()
+
+    def heard(self, task: Task, event: Event) -> None:
+        """Takes an event of a group. A file that can't be written is told of, and ends nothing."""
+        try:
+            self._hear(task, event)
+        except OSError as error:
+            self.progress.note(f"{error.filename} could not be written: {error.strerror}; training goes on")
+
+    def _hear(self, task: Task, event: Event) -> None:
+        group, facts = self._groups[task.group], event.facts
+        match event.kind:
+            case "progress":
+                self._set_steps(group.runs, facts["agent_steps"])
+                self.progress.steps(sum(self._steps.values()))
+            case "row":
+                run = group.runs[facts["run"]]
+                self.progress.score(str(run), facts["epoch"], facts["score"], facts["games"])
+            case "note":
+                self.progress.note(f"{task.group}: {facts['text']}")
+            case "resumed":
+                self._record_resumption(task.group, **facts)
+            case "refused":
+                self.refusals[task.group] = facts["reason"]
+            case "died":
+                self._reports[task.group] = facts["reason"], facts["report"]
+                for run in group.unfinished:
+                    write_error(run, "stopped", facts["reason"], facts["report"])
+            case "ended":
+                for run in group.runs:
+                    if read_status(run) in OVER:
+                        self._end(run)
+
+    def settle(self, group: Group) -> list[Group]:
+        """Returns the groups in which the runs of one that has ended go on: none if they are over."""
+        name, left = group.path.name, group.unfinished
+        reason, report = self._reports.pop(name, ("its process ended without a word", ""))
+        if not left or name in self.refusals:
+            return []
+        place, before = group.saved_steps, self._places.pop(name, -1)
+        if place > before:
+            self._places[name] = place
+            self.progress.note(f"{name}: {reason}; it is tried again from agent step {place:,}")
+            return [group]
+        if len(group.runs) == 1:
+            write_error(left[0], "failed", reason, report)
+            self._end(left[0])
+            return []
+        self.progress.note(f"{name}: {reason} once more at the same place; its runs go on alone, each from its start")
+        group.remove()
+        alone = [Group.create(self.study, [run]) for run in left]
+        self._groups |= {each.path.name: each for each in alone}
+        self._set_steps(left, 0)
+        return alone
+
+    def _set_steps(self, runs: Iterable[RunPath], agent_steps: int) -> None:
+        for run in runs:
+            self._steps[run] = agent_steps
+
+    def _record_resumption(self, name: str, agent_steps: int, notes: list[str], provenance: dict[str, object]) -> None:
+        """Records in `study.json` that a group went on; all of one launch are one resumption."""
+        steps, known = self._resumed
+        again = bool(steps)
+        steps[name] = agent_steps
+        known += [f"{name}: {note}" for note in notes]
+        self.study.record_resumption(dict(steps), list(known), provenance, again=again)
+
+    def _end(self, run: RunPath) -> None:
+        if run not in self._over:
+            self._over.add(run)
+            self._steps[run] = self.study.config.loop.steps
+            self._tell(f"{run}: {_fate(run)}")
+
+    def _tell(self, text: str = "") -> None:
+        if self._over:
+            self.progress.over(len(self._over), text)
+        self.progress.steps(sum(self._steps.values()))
+
+
+def _fate(run: RunPath) -> str:
+    """Says how a run stands, and why, in a few words."""
+    state, reason = read_status(run) or "not begun", read_reason(run)
+    log = run.path / "error.txt"
+    where = f" ({log})" if state == "failed" and log.exists() else ""
+    return state + (f": {reason}" if reason else "") + where
+
+
+def _structure(spec: str) -> Hashable:
+    """Returns what operators must share to train together: all but their parameters."""
+    import jax
+
+    ops.register_pytrees()
+    return jax.tree.structure(ops.parse(spec))

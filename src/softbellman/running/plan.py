@@ -1,0 +1,270 @@
+"""Checks a run before it starts, and says what it will be."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from softbellman import envs
+from softbellman import operators as ops
+from softbellman.config import PRESETS, Config, checked, effective, replaced
+from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
+from softbellman.learning import device_replay
+from softbellman.learning.learner import epsilon_at
+from softbellman.learning.replay import FrameReplay
+from softbellman.memory import available_memory, require_memory
+from softbellman.running.build import NetworkKind, make_env, network_kind, recorded_scale
+from softbellman.running.jax_settings import overruled, own_settings, require_backend
+from softbellman.training.settings import check_side_by_side, num_updates
+from softbellman.training.streams import LARGEST_SEED
+
+TOO_FEW_STEPS = 500_000  # in so few agent steps this agent learned no more of Breakout than chance does
+
+
+class Plan(NamedTuple):
+    """A run or several, checked: what can be known to be wrong beforehand is not.
+
+    Attributes:
+        environment: name of the environment.
+        operator: the Bellman operator.
+        seeds: one run each.
+        config: the resolved configuration.
+        facts: what the environment says of itself, its observations and their scale among it.
+        frames_per_step: emulator frames in an agent step.
+        network: what `network.kind` comes to.
+        replay_bytes: bytes of all the runs' replays, once full.
+        notes: what a user should know of the environment.
+    """
+
+    environment: str
+    operator: Any
+    seeds: list[int]
+    config: Config
+    facts: dict[str, Any]
+    frames_per_step: int
+    network: NetworkKind
+    replay_bytes: int
+    notes: tuple[str, ...] = ()
+
+    def going_on(self, recorded: Mapping[str, Mapping[str, Any]]) -> "Plan":
+        """Returns the plan for a study that goes on, whose observations enter as it recorded, by environment."""
+        if self.environment not in recorded:
+            return self
+        scale = recorded_scale(recorded[self.environment], self.facts["obs_dtype"])
+        return self._replace(facts=self.facts | {"obs_scale": scale})
+
+    def settings(self) -> list[tuple[str, Any]]:
+        """Lists the dotted names and values of all fields that have an effect in this run."""
+        return effective(self.config, [self.environment], self.network)
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Says what will be run: a few labels, each with a text."""
+        learner, loop = self.config.learner, self.config.loop
+        frames = loop.steps * self.frames_per_step
+        period = learner.target_period_updates
+        hidden = ", ".join(map(str, self.config.network.hidden))
+        tests = f"{loop.test_steps:,} agent steps of other games"
+        if loop.test_episodes is not None:
+            tests = f"{loop.test_episodes} other games, {loop.test_steps:,} agent steps at most"
+        runs = f" for all of {len(self.seeds)} runs" if len(self.seeds) > 1 else ""
+        return [
+            ("environment", f"{self.environment}: {_rules(self.facts)}; {_clipping(learner.reward_clip)}"),
+            ("observations", _observations(self.facts)),
+            ("frames per step", str(self.frames_per_step)),
+            ("operator", str(self.operator)),
+            ("seeds" if len(self.seeds) > 1 else "seed", ", ".join(map(str, self.seeds))),
+            ("network", self.network + (f", hidden layers {hidden or 'none'}" if self.network == "mlp" else "")),
+            (
+                "budget",
+                f"{loop.steps:,} agent steps, {frames:,} frames, {num_updates(learner, loop):,} updates",
+            ),
+            ("target", f"copied before updates 0, {period:,}, {2 * period:,}, ..."),
+            ("tests", f"every {loop.epoch_steps:,} agent steps: {tests}"),
+            ("epsilon", f"{self._epsilon()}; {loop.test_epsilon:g} in tests"),
+            ("memory", f"{self.replay_bytes:,} bytes for the replay{runs}"),
+            ("checkpoints", self._checkpoints()),
+        ]
+
+    def _checkpoints(self) -> str:
+        """Writes how often the state is saved, and what that takes of the disk."""
+        settings = self.config.checkpoint
+        size = f"up to {self.replay_bytes:,} bytes of replay each" if settings.replay else "without the replay"
+        often = f"every {settings.minutes:g} minutes" if settings.minutes else "after every step"
+        return f"{often}, {size}, the last {settings.keep} kept until the end"
+
+    def _epsilon(self) -> str:
+        """Writes the exploration rate at the corners of its schedule."""
+        learner, steps = self.config.learner, self.config.loop.steps
+        start, end = learner.replay_start_steps, learner.replay_start_steps + learner.epsilon_decay_steps
+        corners = sorted({0, start, start + learner.epsilon_decay_steps // 2, end, steps})
+        rates = [f"{epsilon_at(step, learner):.3g} at {step:,}" for step in corners if step <= steps]
+        return ", ".join(rates) + " agent steps"
+
+    def warnings(self) -> list[str]:
+        """Says what the run can't show, what is amiss with its environment, and which settings of JAX's don't hold."""
+        steps, notes = self.config.loop.steps, [*self.notes, *overruled()]
+        if not self.environment.startswith("atari/") or steps > TOO_FEW_STEPS:
+            return notes
+        longer = ", ".join(f"{name} {PRESETS[name].config.loop.steps:,}" for name in ("quick-atari", "paper-atari"))
+        chance = f"{steps:,} agent steps cannot teach an Atari game, and scores stay near chance (presets: {longer})"
+        return [*notes, chance]
+
+
+@own_settings()
+def plan(
+    environment: str,
+    operator: Any,
+    seeds: list[int],
+    config: Config,
+    *,
+    steps: int | None = None,
+    frames: int | None = None,
+) -> Plan:
+    """Checks everything that can be known to be wrong with a run before it starts, and writes nothing.
+
+    Args:
+        environment: name of the environment.
+        operator: the Bellman operator.
+        seeds: one run each.
+        config: the configuration.
+        steps: agent steps in all, in place of the configuration's.
+        frames: emulator frames in all, instead of `steps`.
+
+    Raises:
+        ValueError: for whatever does not fit; the message says what to change.
+        MemoryError: if the replays do not fit into memory.
+    """
+    if steps is not None and frames is not None:
+        raise ValueError(f"give --steps ({steps}) or --frames ({frames}), not both")
+    check_seeds(seeds)
+    require_backend()
+    config = replaced(config, "protocol", _named(config.protocol))
+    env = make_env(environment, config, seeds[0], training=True)
+    try:
+        if frames is not None:
+            per_step = env.frames_per_step
+            if frames % per_step:
+                raise ValueError(f"frames ({frames}) must be a multiple of the {per_step} frames of an agent step")
+            steps = frames // per_step
+        if steps is not None:
+            config = replaced(config, "loop.steps", steps)
+        network = network_kind(config.network, env.obs_shape)
+        checked(config)
+        if envs.is_device(environment):
+            check_side_by_side(config.loop)
+        check_in_training(operator, env.num_actions)
+        bytes_needed = replay_bytes(environment, env, config, len(seeds))
+        notes = _rehearse(environment, env)
+        facts = env.describe() | {
+            "obs_shape": list(env.obs_shape),
+            "obs_dtype": str(env.obs_dtype),
+            "obs_scale": env.obs_scale,
+        }
+        return Plan(environment, operator, seeds, config, facts, env.frames_per_step, network, bytes_needed, notes)
+    finally:
+        env.close()
+
+
+def _rehearse(environment: str, env: envs.HostEnv) -> tuple[str, ...]:
+    """Tries a step of an environment that is not ours, and returns what a user should know of it.
+
+    Raises:
+        ValueError: if it can't be trained with; see `GymEnv.rehearse`.
+    """
+    if not environment.startswith("gym/"):
+        return ()
+    from softbellman.envs.gym import GymEnv
+
+    assert isinstance(env, GymEnv)
+    return tuple(env.rehearse())
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Refuses seeds that are none, not different, or out of range.
+
+    Raises:
+        ValueError: with the seeds.
+    """
+    if len(set(seeds)) != len(seeds) or not seeds or not all(0 <= seed <= LARGEST_SEED for seed in seeds):
+        given = ", ".join(map(str, seeds)) or "none"
+        raise ValueError(f"seeds must be different integers in 0 .. {LARGEST_SEED}, got {given}")
+
+
+@own_settings()
+def check_in_training(operator: Any, num_actions: int) -> None:
+    """Refuses an operator that could not be trained with, which matters for a user's own.
+
+    Raises:
+        ValueError: if it breaks the contract of operators on JAX arrays, or has a spec that does not lead back to it.
+    """
+    ops.require_contract(operator, num_actions, "jax")
+    if ops.parse(str(operator)) != operator:
+        raise ValueError(f"operator {operator} is not what its own spec, which the study records, leads to")
+
+
+def replay_bytes(environment: str, env: envs.HostEnv, config: Config, num_runs: int) -> int:
+    """Returns the bytes of all replays of a group, and refuses them if they do not fit into memory.
+
+    Raises:
+        MemoryError: with the bytes needed, the bytes there, and the field to change.
+    """
+    capacity = config.learner.replay_capacity
+    if envs.is_device(environment):
+        one = device_replay.bytes_needed(capacity, env.obs_shape, env.obs_dtype)
+    else:
+        one = FrameReplay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, env.stack)
+    needed = num_runs * one
+    field = "learner.replay_capacity" + (" or the number of seeds" if num_runs > 1 else "")
+    require_memory(needed, available_memory(), field)
+    return needed
+
+
+def _named(protocol: AtariProtocol) -> AtariProtocol:
+    """Takes the name of a known protocol away from one that differs from it."""
+    for known in (PAPER_ATARI, MACHADO_ATARI):
+        if protocol.name == known.name and protocol != known:
+            return replace(protocol, name=f"{known.name}, changed")
+    return protocol
+
+
+def _rules(facts: dict[str, Any]) -> str:
+    """Says in one sentence what makes scores of two runs comparable or not."""
+    actions = f"{facts['num_actions']} actions"
+    if "sticky_probability" in facts:  # MinAtar
+        return ", ".join(
+            (
+                f"{actions} ({'minimal' if facts['minimal_actions'] else 'all'})",
+                f"repeat probability {facts['sticky_probability']:g}",
+                "difficulty ramping" if facts["ramping"] else "no difficulty ramping",
+                f"games cut after {facts['max_steps']:,} steps" if facts["max_steps"] else "no time limit",
+            )
+        )
+    if "repeat_action_probability" not in facts:  # not Atari
+        limit, skip = facts["max_episode_steps"], facts["frames_per_step"]
+        options = "".join(f", {name} {value}" for name, value in facts["options"].items())
+        ends = f"cut after {limit:,} steps" if limit else "no time limit"
+        return f"{actions}, {f'frame skip {skip}' if skip > 1 else 'no frame skip'}, {ends}{options}"
+    limit = facts["max_frames_per_game"]
+    return ", ".join(
+        (
+            f"{actions} ({facts['action_set']})",
+            f"frame skip {facts['frame_skip']}",
+            f"repeat probability {facts['repeat_action_probability']:g}",
+            f"0 to {facts['noop_max']} no-ops" if facts["noop_max"] else "no no-ops",
+            "a lost life ends an episode in training" if facts["life_loss_terminates"] else "lost lives end nothing",
+            f"games cut after {limit:,} frames" if limit else "no time limit",
+        )
+    )
+
+
+def _observations(facts: dict[str, Any]) -> str:
+    """Says what observations are, and how they enter the network."""
+    shape, scale = ", ".join(map(str, facts["obs_shape"])), facts["obs_scale"]
+    if isinstance(scale, tuple):
+        entering = f"each entry divided by its own bound, {min(scale):g} to {max(scale):g}"
+    else:
+        entering = "as they are" if scale == 1.0 else f"divided by {scale:g}"
+    return f"{facts['obs_dtype']} [{shape}], {entering}"
+
+
+def _clipping(reward_clip: float | None) -> str:
+    return "rewards not clipped" if reward_clip is None else f"the learner clips rewards to ±{reward_clip:g}"

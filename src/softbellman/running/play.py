@@ -1,0 +1,252 @@
+"""Saved parameters at play: tests anew, and videos."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from softbellman import envs
+from softbellman.arguments import as_path
+from softbellman.config import Config
+from softbellman.envs.step import HostEnv
+from softbellman.learning.networks import Network
+from softbellman.running.build import make_env, make_network, recorded_scale
+from softbellman.running.jax_settings import own_settings, require_backend
+from softbellman.study import chance
+from softbellman.study.files import load_params
+from softbellman.study.runs import RunPath
+from softbellman.study.store import Study
+from softbellman.training.evaluation import Policy, TestPhase, play
+from softbellman.training.host_loop import greedy_policy
+
+Which = Literal["best", "final"]
+_HEADLESS = {
+    "SDL_VIDEODRIVER": "dummy",  # pictures go into the film, not onto a display
+    "SDL_AUDIODRIVER": "dummy",  # without a sound card, it would complain
+    "PYGAME_HIDE_SUPPORT_PROMPT": "1",
+    "IMAGEIO_FFMPEG_NO_PREVENT_SIGINT": "1",  # else the encoder is forked with a handler that JAX's threads forbid
+}
+CHANCE_GAMES = 100
+CHANCE_STEPS = 10_000  # agent steps; slow games are fewer
+SMALL_PICTURE = 400  # the longer side, in pixels, from which on a picture is filmed as it is
+
+
+def exploration_rate(config: Config, epsilon: float | None) -> float:
+    """Returns the exploration rate asked for, by default that of the study's own test phases."""
+    return config.loop.test_epsilon if epsilon is None else epsilon
+
+
+@own_settings()
+def evaluate(
+    study: Study,
+    run: RunPath,
+    *,
+    which: Which = "best",
+    epsilon: float | None = None,
+    episodes: int = 30,
+    max_steps: int | None = None,
+    seed: int = 1,
+) -> TestPhase:
+    """Tests a run's saved network on new games.
+
+    Args:
+        study: the run's study.
+        run: the run.
+        which: the network that its test phases found best, or the last one.
+        epsilon: exploration rate; None is that of the study's own test phases.
+        episodes: games to finish.
+        max_steps: budget of agent steps; None is the study's own budget of a test phase, or 5,000 a game if larger.
+        seed: seed of the games; training never uses these.
+
+    Raises:
+        ValueError: if there are no parameters, or an argument is out of range.
+    """
+    require_backend()
+    config = study.config
+    env = make_env(run.environment, config, seed, training=False)
+    policy = _saved_policy(study, run, env, which, seed, epsilon)
+    return _play(policy, env, config, episodes, max_steps)
+
+
+@own_settings()
+def evaluate_random(environment: str, config: Config, *, episodes: int, max_steps: int | None, seed: int) -> TestPhase:
+    """Tests the uniformly random policy by the same test phase; it has no values, and so no overestimation."""
+    env = make_env(environment, config, seed, training=False)
+    rng = np.random.default_rng(seed)
+
+    def policy(obs: np.ndarray, moment: int, age: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return rng.integers(env.num_actions, size=len(obs)), np.zeros(len(obs))
+
+    return _play(policy, env, config, episodes, max_steps)._replace(overestimation=None)
+
+
+def measure_chance(study: Study, on_note: Callable[[str], None]) -> None:
+    """Play the random policy in every environment of a study that has no such scores yet, and write them.
+
+    The budget is that of one test phase of the study, and at most `CHANCE_STEPS`. A failure is told of and does no
+    harm: the report then says nothing of chance.
+    """
+    for environment in study.environments:
+        if chance.read(study, environment) is None:
+            steps = min(CHANCE_STEPS, study.config.loop.test_steps)
+            try:
+                phase = evaluate_random(environment, study.config, episodes=CHANCE_GAMES, max_steps=steps, seed=0)
+                chance.write(study, environment, phase)
+            except Exception as error:  # an environment may fail in any way
+                on_note(f"the random policy could not be played in {environment}: {type(error).__name__}: {error}")
+
+
+@own_settings()
+def watch(
+    study: Study,
+    run: RunPath,
+    path: str | Path,
+    *,
+    which: Which = "best",
+    epsilon: float | None = None,
+    episodes: int = 1,
+    max_steps: int = 5_000,
+    seed: int = 1,
+) -> tuple[Path, TestPhase, int]:
+    """Films a run's saved network at play: the true screen in colour, once at the start and after each agent step.
+
+    Args:
+        study: the run's study.
+        run: the run.
+        path: where the film goes, `.mp4` or `.gif`; without an encoder for `.mp4` it becomes a `.gif`.
+        which: the network that its test phases found best, or the last one.
+        epsilon: exploration rate; None is that of the study's own test phases.
+        episodes: games to film.
+        max_steps: budget of agent steps: the film ends there at the latest.
+        seed: seed of the games.
+
+    Returns:
+        The film's path, what was played, and the number of pictures: the agent steps and one.
+
+    Raises:
+        ValueError: if there are no parameters or the environment can't be filmed.
+        MissingExtra: if imageio is not installed.
+    """
+    require_backend()
+    for name, value in _HEADLESS.items():
+        os.environ.setdefault(name, value)
+    config = study.config
+    with Film(path, _pictures_per_second(run.environment, config)) as film:
+        env = make_env(run.environment, config, seed, training=False, record=True)
+        policy = _saved_policy(study, run, env, which, seed, epsilon)
+        phase = _play(policy, env, config, episodes, max_steps, lambda: film.add(env.screen()))
+    return film.path, phase, film.pictures
+
+
+class Film:
+    """A film that is being written; its file is made with the first picture.
+
+    Attributes:
+        path: where it goes; the ending has become `.gif` if `.mp4` was asked for and there is no encoder.
+        pictures: pictures so far.
+    """
+
+    def __init__(self, path: str | Path, pictures_per_second: float) -> None:
+        """Chooses the encoder.
+
+        Raises:
+            ValueError: for another ending than `.mp4` and `.gif`.
+            MissingExtra: if imageio is not installed.
+        """
+        try:
+            import imageio.v2 as imageio
+        except ImportError as error:
+            raise envs.MissingExtra("imageio", "train") from error
+        path = as_path(path)
+        if path.suffix not in (".mp4", ".gif"):
+            raise ValueError(f"a film ends in .mp4 or .gif, and {path} does not")
+        self.path = path if path.suffix == ".gif" or _has_encoder() else path.with_suffix(".gif")
+        self.pictures = 0
+        self._open, self._rate = imageio.get_writer, pictures_per_second
+        self._writer: Any = None
+
+    def __enter__(self) -> "Film":
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Finishes the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def add(self, picture: np.ndarray) -> None:
+        """Adds a picture `[height, width, 3]` uint8, each pixel made a square of pixels if it is a small one."""
+        size = -(-SMALL_PICTURE // max(picture.shape[:2]))
+        if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.suffix == ".mp4":
+                options = {"fps": self._rate, "codec": "libx264", "macro_block_size": 2, "quality": 8}
+            else:
+                options = {"duration": 1000 / self._rate, "loop": 0}
+            self._writer = self._open(self.path, **options)
+        self._writer.append_data(picture.repeat(size, axis=0).repeat(size, axis=1))
+        self.pictures += 1
+
+
+def _play(
+    policy: Policy,
+    env: HostEnv,
+    config: Config,
+    episodes: int,
+    max_steps: int | None,
+    on_step: Callable[[], None] | None = None,
+) -> TestPhase:
+    if episodes < 1:
+        raise ValueError(f"episodes ({episodes}) must be at least 1")
+    try:
+        return play(
+            policy,
+            env,
+            max_steps=max(config.loop.test_steps, 5_000 * episodes) if max_steps is None else max_steps,
+            max_episodes=episodes,
+            gamma=config.learner.gamma,
+            reward_clip=config.learner.reward_clip,
+            on_step=on_step,
+        )
+    finally:
+        env.close()
+
+
+def _saved_policy(study: Study, run: RunPath, env: HostEnv, which: Which, seed: int, epsilon: float | None) -> Policy:
+    config, facts = study.config, study.record["environment_facts"].get(run.environment, {})
+    epsilon = exploration_rate(config, epsilon)
+    if not 0 <= epsilon <= 1:
+        raise ValueError(f"epsilon ({epsilon}) must be in [0, 1]")
+    path = run.path / f"{which}.safetensors"
+    params, _ = load_params(path)
+    scale = recorded_scale(facts, str(env.obs_dtype))
+    network = make_network(config.network, scale, env.obs_shape, env.num_actions)
+    _check_shapes(network, params, path)
+    early = config.protocol.random_first_actions if run.environment.startswith("atari/") else 0
+    return greedy_policy(network, params, seed, epsilon, early)
+
+
+def _check_shapes(network: Network, params: Any, path: Path) -> None:
+    """Refuses parameters of another network than the study's."""
+    import jax
+
+    expected = jax.eval_shape(network.init, jax.random.key(0))
+    if jax.tree.map(np.shape, expected) != jax.tree.map(np.shape, params):
+        raise ValueError(f"{path} holds the parameters of another network than this study's")
+
+
+def _pictures_per_second(environment: str, config: Config) -> float:
+    """Returns the pace of real play: a console draws 60 frames a second."""
+    return 60 / config.protocol.frame_skip if environment.startswith("atari/") else 30.0
+
+
+def _has_encoder() -> bool:
+    try:
+        import imageio_ffmpeg
+
+        imageio_ffmpeg.get_ffmpeg_exe()
+    except (ImportError, RuntimeError):
+        return False
+    return True

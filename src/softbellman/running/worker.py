@@ -1,0 +1,109 @@
+"""A process that trains one group, and tells the one that started it how that goes.
+
+It writes one JSON object a line to standard output. It stops, its state saved, when a line arrives on standard input,
+and when standard input ends, since then nobody is left who waits for it; if both happen, it leaves at once.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from softbellman.faults import in_a_line
+from softbellman.memory import keep_freed_memory
+from softbellman.running.stopping import EXIT_CODE, asked
+
+PACE = 0.5  # seconds between two reports of progress
+
+
+def main(study: str, group: str, inexact: str) -> int:
+    """Trains a group; see `work`. Any text as `inexact` says yes."""
+    keep_freed_memory()
+    send = _sender(_take_output())
+    threading.Thread(target=_watch_input, daemon=True).start()
+    return work(Path(study), group, inexact=bool(inexact), send=send)
+
+
+def work(study: Path, group: str, *, inexact: bool, send: Callable[..., None]) -> int:
+    """Trains a group.
+
+    Args:
+        study: directory of the study.
+        group: name of the group.
+        inexact: goes on also where that can't be done exactly.
+        send: called with the kind of an event and its facts; see `engines.Event`.
+
+    Returns:
+        The exit code: 0 when its runs are over, 1 if it can't go on, 130 if it was stopped.
+    """
+    from softbellman.running.group_training import Diverged, Refused, Stopped, train_group
+    from softbellman.study.groups import open_group
+    from softbellman.study.store import Study
+
+    told = -PACE
+
+    def on_progress(agent_steps: int) -> None:
+        nonlocal told
+        if time.monotonic() - told >= PACE:
+            told = time.monotonic()
+            send("progress", agent_steps=agent_steps)
+
+    try:
+        opened = Study(study)
+        train_group(
+            opened,
+            open_group(opened, group),
+            on_progress=on_progress,
+            on_row=lambda index, row, phase: send(
+                "row", run=index, epoch=row.epoch, score=phase.mean, games=len(phase.scores)
+            ),
+            on_note=lambda text: send("note", text=text),
+            on_resumed=lambda steps, notes, made: send("resumed", agent_steps=steps, notes=notes, provenance=made),
+            inexact=inexact,
+        )
+    except Stopped:
+        return EXIT_CODE
+    except Diverged:
+        return 0
+    except Refused as error:
+        send("refused", reason=str(error), report=traceback.format_exc())
+        return 1
+    except BaseException as error:
+        send("died", reason=in_a_line(error), report=traceback.format_exc())
+        return 1
+    return 0
+
+
+def _take_output() -> TextIO:
+    """Returns standard output, for this module alone; whatever else is printed goes to standard error."""
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return output
+
+
+def _sender(output: TextIO) -> Callable[..., None]:
+    def send(kind: str, **facts: Any) -> None:
+        with suppress(OSError):  # nobody listens any more: the end of standard input says so too
+            print(json.dumps({"kind": kind, **facts}), file=output, flush=True)
+
+    return send
+
+
+def _watch_input() -> None:
+    """Asks the main thread to stop when a line arrives or the input ends. Reading the descriptor holds no lock."""
+    waited_for = os.read(0, 1)
+    asked.set()
+    if waited_for:
+        while os.read(0, 1):
+            pass
+        os._exit(EXIT_CODE)  # whoever asked has left meanwhile, and does not wait for the state to be saved
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""Runs of a study: where each has its directory, how it stands, and which of its networks is the best."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from softbellman.operators.spec import plain
+
+
+class RunPath(NamedTuple):
+    """Where one run of a study is, and what it is a run of."""
+
+    path: Path
+    environment: str
+    operator: str
+    seed: int
+
+    def __str__(self) -> str:
+        """Names the run in a few words."""
+        return f"{self.environment}, {self.operator}, seed {self.seed}"
+
+
+def runs_of(path: Path, environments: Sequence[str], operators: Sequence[str], seeds: Sequence[int]) -> list[RunPath]:
+    """Lists the runs of a study in a directory, seeds innermost, environments outermost.
+
+    Raises:
+        ValueError: if two of them would share a directory.
+    """
+    runs = [
+        RunPath(path / "runs" / plain(environment) / plain(spec) / f"seed-{seed}", environment, spec, seed)
+        for environment, spec, seed in itertools.product(environments, operators, seeds)
+    ]
+    places: dict[Path, RunPath] = {}
+    for run in runs:
+        other = places.setdefault(run.path, run)
+        if other is not run:
+            twice = f"{run} is there twice" if run == other else f"{other} and {run} would share a directory"
+            raise ValueError(f"{twice}; every run must be another")
+    return runs
+
+
+def read_status(run: RunPath) -> str | None:
+    """Returns how a run stands, as `study.writer` recorded it, or None if it has not begun."""
+    state = _status(run).get("state")
+    return None if state is None else str(state)
+
+
+def read_reason(run: RunPath) -> str:
+    """Returns why a run did not go on, or an empty text."""
+    return str(_status(run).get("reason", ""))
+
+
+def _status(run: RunPath) -> dict[str, Any]:
+    try:
+        status = json.loads((run.path / "status.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def merit(updates: int, score: float) -> tuple[bool, float]:
+    """Orders the test phases of a run: its best network is a trained one, if it has any, and of these the highest.
+
+    What scores well by chance before the first update counts only where nothing else does.
+    """
+    return bool(updates > 0), float(score)

@@ -1,0 +1,130 @@
+"""Learning curves on common steps: nothing is extrapolated, and every point says how many runs it is of."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from softbellman.analysis.curves import align, collect_curves, interquartile_band, mean_band, steps_to_reach
+from softbellman.analysis.statistics import bootstrap_interval, interquartile_mean, mean_interval
+from softbellman.study.runs import RunPath
+
+NAN = np.nan
+
+
+def curve(steps, values):
+    return np.array(steps, float), np.array(values, float)
+
+
+THREE_POINTS, TWO_POINTS = curve([0, 10, 20], [0, 1, 4]), curve([0, 15], [0, 3])
+
+
+def test_l43_curves_of_unlike_steps_meet_on_a_common_grid_that_ends_with_the_shortest():
+    x, values, n = align([THREE_POINTS, TWO_POINTS])
+    assert x.tolist() == [0, 10, 15]
+    np.testing.assert_allclose(values, [[0, 1, 2.5], [0, 2, 3]])
+    assert n.tolist() == [2, 2, 2]
+
+
+def test_l43_past_the_shortest_only_when_stated_and_by_fewer_curves():
+    x, values, n = align([THREE_POINTS, TWO_POINTS], past_shortest=True)
+    assert x.tolist() == [0, 10, 15, 20]
+    assert n.tolist() == [2, 2, 2, 1]
+    np.testing.assert_array_equal(values[:, -1], [4.0, NAN])
+    late = align([curve([5, 20], [1, 1]), TWO_POINTS], past_shortest=True)  # nor is anything made up before a start
+    assert late.n.tolist() == [1, 2, 2, 1]
+    assert align([curve([5, 20], [1, 1]), TWO_POINTS]).x.tolist() == [5, 15]
+
+
+def test_l43_a_grid_of_ones_own_is_cut_to_where_curves_are():
+    x, values, _ = align([THREE_POINTS, TWO_POINTS], np.array([5, 12, 18, 30]))
+    assert x.tolist() == [5, 12]
+    np.testing.assert_allclose(values, [[0.5, 1.6], [1.0, 2.4]])
+    assert align([THREE_POINTS, TWO_POINTS], np.array([5, 18, 30]), past_shortest=True).n.tolist() == [2, 1]
+    with pytest.raises(ValueError, match="no step is left"):
+        align([THREE_POINTS, TWO_POINTS], np.array([18, 30]))
+
+
+def test_l43_one_run_is_a_line_without_a_band():
+    band = mean_band(align([THREE_POINTS]))
+    assert band.mean.tolist() == [0, 1, 4]
+    assert band.n.tolist() == [1, 1, 1]
+    assert band.low is None and band.high is None
+
+
+def test_l43_the_band_is_students_interval_at_each_point_of_two_runs_or_more():
+    band = mean_band(align([THREE_POINTS, TWO_POINTS], past_shortest=True), level=0.9)
+    assert band.mean.tolist() == pytest.approx([0, 1.5, 2.75, 4])
+    ends = [mean_interval(np.array(pair, float), 0.9) for pair in ([0, 0], [1, 2], [2.5, 3])]
+    np.testing.assert_allclose(band.low, [*(low for low, _ in ends), NAN])
+    np.testing.assert_allclose(band.high, [*(high for _, high in ends), NAN])
+
+
+def test_a_missing_value_is_not_bridged():
+    holed = curve([0, 10, 20, 30], [0, NAN, 2, 3])
+    x, values, n = align([holed, curve([0, 5, 10, 20, 25, 30], [1, 1, 1, 1, 1, 1])])
+    np.testing.assert_array_equal(values[0], [0, NAN, NAN, 2, 2.5, 3])
+    assert n.tolist() == [2, 1, 1, 2, 2, 2]
+    assert x.tolist() == [0, 5, 10, 20, 25, 30]
+    assert align([curve([0, 10], [NAN, 1])]).x.tolist() == [10]  # a step without any value is no point
+
+
+@pytest.mark.parametrize(
+    ("curves", "message"),
+    [
+        ([], "there is no curve"),
+        ([THREE_POINTS, curve([0, 10, 10], [1, 2, 3])], "curve 1 must have steps that increase"),
+        ([curve([], [])], "curve 0 must have steps"),
+        ([curve([0, 1], [1])], "curve 0 must have steps"),
+        ([curve([0, 1], [1, 2]), curve([5, 6], [1, 2])], "no step is left"),
+        ([curve([0, 1], [NAN, NAN])], "no step is left"),
+    ],
+)
+def test_what_cannot_be_aligned_is_a_clear_error(curves, message):
+    with pytest.raises(ValueError, match=message):
+        align(curves)
+
+
+def test_the_sample_efficiency_curve_is_the_interquartile_mean_at_each_point():
+    values = np.random.default_rng(0).normal(size=(3, 5, 4))
+    values[1, 2, 0] = NAN
+    band = interquartile_band(values, np.arange(4.0), resamples=200, seed=3)
+    for point in range(4):
+        assert band.mean[point] == interquartile_mean(values[..., point])
+        assert (band.low[point], band.high[point]) == bootstrap_interval(values[..., point], resamples=200, seed=3)
+    assert band.n.tolist() == [14, 15, 15, 15]
+    assert interquartile_band(values[0], np.arange(4.0), resamples=50).n.tolist() == [5] * 4
+
+
+def test_the_steps_that_a_score_takes_count_the_runs_that_never_get_there():
+    curves = [curve([10, 20, 30], [0, 5, 4]), curve([10, 20, 30], [1, NAN, 5]), curve([10, 20], [1, 1])]
+    steps, reached, asked, median = steps_to_reach(curves, 5.0)
+    assert steps.tolist() == [20, 30, np.inf]
+    assert (reached, asked, median) == (2, 3, 30.0)
+    assert steps_to_reach(curves[1:], 5.0).median is None  # half of them never did: the median is not finite
+    assert steps_to_reach([], 5.0)[1:] == (0, 0, None)
+
+
+def test_a_studys_curves_are_those_of_its_finished_runs(tmp_path):
+    runs = []
+    for seed, state in enumerate(["finished", "diverged", "running", "finished", "stopped"]):
+        for game, operator in (("g/a", "max"), ("g/b", "max"), ("g/a", "softmax(5)")):
+            path = tmp_path / f"{game}-{operator}-{seed}".replace("/", "-")
+            path.mkdir()
+            (path / "status.json").write_text(json.dumps({"state": state}))
+            values = ("", "") if seed == 3 else (seed, len(game + operator))
+            rows = [f"{10 * n},{value}" for n, value in enumerate(values, start=1)]
+            (path / "metrics.csv").write_text("\n".join(["agent_steps,gradient_norm", *rows]) + "\n")
+            runs.append(RunPath(path, game, operator, seed))
+    study = SimpleNamespace(runs=[*runs, RunPath(tmp_path / "not-begun", "g/a", "max", 9)])
+    found = collect_curves(study, "gradient_norm", "max", "g/b")
+    assert list(found) == [0]  # seed 3 finished, but has no value
+    np.testing.assert_array_equal(found[0], [[10, 20], [0, 6]])
+    assert list(collect_curves(study, "gradient_norm", "max", "g/b", partial=True)) == [0, 2, 4]
+    with pytest.raises(ValueError, match="curves of different games are not pooled; name one of g/a, g/b"):
+        collect_curves(study, "gradient_norm", "max")
+    alone = SimpleNamespace(runs=[run for run in runs if run.environment == "g/b"])
+    assert list(collect_curves(alone, "gradient_norm", "max")) == [0]
+    with pytest.raises(ValueError, match="has no column 'loss'"):
+        collect_curves(alone, "loss", "max")

@@ -1,0 +1,203 @@
+"""Statistics of scores by hand, by plain loops, and by what they promise of repeated experiments."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+from softbellman.analysis.statistics import (
+    bootstrap_interval,
+    improvement_interval,
+    interquartile_mean,
+    mean_interval,
+    paired_difference,
+    performance_profile,
+    probability_of_improvement,
+)
+
+NAN = np.nan
+TWO_GAMES = np.array([[3.0, -1.0, 4.0, 1.0, 5.0], [9.0, 2.0, 6.0, 5.0, 3.5]])
+
+
+def middle_half(scores):
+    """The interquartile mean in its plainest form."""
+    ranked = sorted(scores)
+    cut = len(ranked) // 4
+    kept = ranked[cut : len(ranked) - cut]
+    return sum(kept) / len(kept)
+
+
+def test_l12_five_scores_take_students_factor_of_four_degrees_of_freedom():
+    low, high = mean_interval(np.array([0.0, 0.0, 0.0, 0.0, 100.0]))
+    assert (low + high) / 2 == pytest.approx(20.0)
+    assert (high - low) / 2 == pytest.approx(20.0 * 2.776, abs=0.01)
+    assert (high - low) / 2 == pytest.approx(55.5, abs=0.05)
+
+
+def test_l12_one_score_has_no_interval_and_equal_ones_an_interval_of_no_width():
+    assert mean_interval(np.array([3.0])) is None
+    assert mean_interval(np.array([])) is None
+    assert mean_interval(np.array([NAN, 3.0, NAN])) is None
+    assert mean_interval(np.full(4, 3.0)) == (3.0, 3.0)
+    low, high = mean_interval(np.full(3, 0.1))  # whose standard deviation is rounded to more than 0
+    assert low == high
+    assert bootstrap_interval(np.array([3.0])) is None
+    assert bootstrap_interval(np.array([])) is None
+    assert bootstrap_interval(np.array([[1.0, 2.0], [1.0, NAN]])) is None
+    assert bootstrap_interval(np.full(4, 3.0), resamples=100) == (3.0, 3.0)
+
+
+def test_l12_the_same_data_and_seed_give_the_same_interval():
+    first, second = (bootstrap_interval(TWO_GAMES, resamples=3_000, seed=seed) for seed in (0, 1))
+    assert first == bootstrap_interval(TWO_GAMES.copy(), resamples=3_000, seed=0)
+    assert first != second
+    assert improvement_interval(TWO_GAMES, TWO_GAMES[::-1], resamples=500) == improvement_interval(
+        TWO_GAMES, TWO_GAMES[::-1], resamples=500
+    )
+
+
+def test_missing_scores_are_left_out_not_averaged():
+    holed = np.array([NAN, 1.0, 3.0, NAN, 8.0])
+    assert mean_interval(holed) == mean_interval(np.array([1.0, 3.0, 8.0]))
+    assert interquartile_mean(holed) == pytest.approx(4.0)
+    assert bootstrap_interval(holed, resamples=100) == bootstrap_interval(np.array([1.0, 3.0, 8.0]), resamples=100)
+    assert probability_of_improvement(holed, np.array([2.0, NAN])) == pytest.approx(2 / 3)
+    assert performance_profile(np.array([holed, np.full(5, 2.0)]), [2.0])[0] == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_the_interval_covers_the_mean_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    covered = [low <= 0.0 <= high for low, high in map(mean_interval, rng.normal(size=(4_000, 5)))]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.015)
+    narrow, wide = (mean_interval(rng.normal(size=10), level) for level in (0.5, 0.99))
+    assert narrow[1] - narrow[0] < wide[1] - wide[0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8, 10, 57 * 5])
+def test_the_interquartile_mean_is_the_mean_of_the_middle_half(count):
+    scores = np.random.default_rng(count).lognormal(sigma=2.0, size=count)
+    assert interquartile_mean(scores) == pytest.approx(middle_half(scores))
+    rows = np.random.default_rng(1).normal(size=(3, count))
+    np.testing.assert_allclose(interquartile_mean(rows, axis=-1), [middle_half(row) for row in rows])
+
+
+def test_the_interquartile_mean_on_fixed_numbers():
+    # Of 5 one is cut at either end, of 8 two; the numbers of two games are ranked together.
+    assert interquartile_mean(np.array([0.0, 1.0, 2.0, 3.0, 100.0])) == 2.0
+    assert interquartile_mean(np.array([1.0, 2.0, 2.0, 2.0, 1.0, 1.0, 2.0, 1.0])) == 1.5
+    assert interquartile_mean(np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])) == 2.0
+    assert interquartile_mean(TWO_GAMES) == pytest.approx((2 + 3 + 3.5 + 4 + 5 + 5) / 6)
+    with pytest.raises(ValueError, match="no score"):
+        interquartile_mean(np.array([NAN]))
+
+
+def test_the_bootstrap_draws_runs_within_each_game():
+    """All 3^3 x 2^2 resamples of two games, one of which lacks a score, and their exact quantiles."""
+    values = np.array([[1.0, 4.0, 9.0], [20.0, NAN, 70.0]])
+    every = [
+        middle_half([*first, *second])
+        for first in itertools.product([1.0, 4.0, 9.0], repeat=3)
+        for second in itertools.product([20.0, 70.0], repeat=2)
+    ]
+    for level in (0.5, 0.8, 0.95):
+        expected = np.quantile(every, (0.5 - level / 2, 0.5 + level / 2), method="inverted_cdf")
+        assert bootstrap_interval(values, resamples=40_000, level=level) == pytest.approx(expected)
+
+
+def test_the_bootstrap_agrees_with_a_plain_loop_on_many_games():
+    values = np.random.default_rng(3).normal(np.arange(12)[:, None] / 4, 1.0, size=(12, 5))
+    rng = np.random.default_rng(4)
+    plain = [middle_half(np.concatenate([rng.choice(game, 5) for game in values])) for _ in range(4_000)]
+    got = bootstrap_interval(values, resamples=20_000)
+    np.testing.assert_allclose(got, np.quantile(plain, (0.025, 0.975)), atol=0.03)
+    pooled = [middle_half(rng.choice(values.ravel(), values.size)) for _ in range(2_000)]  # games mixed: far wider
+    assert got[1] - got[0] < 0.75 * np.ptp(np.quantile(pooled, (0.025, 0.975)))
+
+
+def test_the_bootstrap_takes_any_statistic():
+    low, high = bootstrap_interval(TWO_GAMES, np.mean, resamples=20_000)
+    spread = np.sqrt(sum(np.var(game) / 5 for game in TWO_GAMES)) / 2
+    assert (low + high) / 2 == pytest.approx(TWO_GAMES.mean(), abs=0.05)
+    assert (high - low) / 2 == pytest.approx(1.96 * spread, rel=0.03)
+    assert bootstrap_interval(TWO_GAMES, np.max, resamples=2_000)[1] == 9.0
+
+
+def test_the_bootstrap_is_as_narrow_with_few_runs_as_its_docstring_says():
+    rng = np.random.default_rng(0)
+
+    def coverage(scores, truth):
+        intervals = [bootstrap_interval(row, resamples=1_000) for row in scores]
+        return np.mean([low <= truth <= high for low, high in intervals])
+
+    assert coverage(rng.normal(size=(800, 5)), 0.0) == pytest.approx(0.90, abs=0.035)
+    assert coverage(rng.normal(size=(800, 3)), 0.0) == pytest.approx(0.75, abs=0.045)
+    skewed = rng.lognormal(sigma=1.5, size=(200_000, 5))  # the truth is what the estimate is on average
+    assert coverage(skewed[:800], interquartile_mean(skewed, axis=-1).mean()) < 0.87
+
+
+def test_fifty_thousand_resamples_of_57_games_take_seconds():
+    """Under 1 s alone on one core; the bound leaves room for a machine that is busy."""
+    values = np.random.default_rng(0).normal(size=(57, 5))
+    start = time.process_time()
+    low, high = bootstrap_interval(values, resamples=50_000)
+    assert time.process_time() - start < 5.0
+    assert low < interquartile_mean(values) < high
+
+
+def test_a_performance_profile_is_the_share_strictly_above():
+    values = np.array([[0.0, 1.0, 2.0, 2.0], [1.0, 1.0, 3.0, 5.0]])
+    thresholds = [-1.0, 0.0, 1.0, 2.0, 4.9, 5.0]
+    expected = [np.mean(values > threshold) for threshold in thresholds]
+    np.testing.assert_allclose(performance_profile(values, thresholds), expected)
+    np.testing.assert_allclose(performance_profile(values[0], np.array([1.0])), [0.5])
+    with pytest.raises(ValueError, match="without any score"):
+        performance_profile(np.array([[1.0, 2.0], [NAN, NAN]]), thresholds)
+
+
+def test_the_probability_of_improvement_counts_pairs_and_halves_ties():
+    first, second = np.array([[1.0, 2.0, 1.0, 2.0], [2.0, 2.0, 1.0, 1.0]]), np.array([[1.0, 2.0, 3.0]] * 2)
+    assert probability_of_improvement(first, second) == pytest.approx(1 / 3)
+    assert probability_of_improvement(second, first) == pytest.approx(2 / 3)
+    assert probability_of_improvement(first, first) == pytest.approx(0.5)
+    # Games weigh alike, however many runs they have.
+    few = np.array([[1.0, NAN, NAN], [0.0, 0.0, 0.0]])
+    assert probability_of_improvement(few, np.array([[0.0], [1.0]])) == pytest.approx(0.5)
+    assert probability_of_improvement(np.full((2, 3), NAN), np.ones((2, 3))) is None
+    with pytest.raises(ValueError, match="scores of 2 games can't be compared with those of 1"):
+        probability_of_improvement(first, second[0])
+
+
+def test_the_interval_of_the_probability_of_improvement_agrees_with_a_plain_loop():
+    rng = np.random.default_rng(5)
+    first, second = rng.normal(0.5, 1.0, size=(3, 5)), rng.normal(0.0, 1.0, size=(3, 4))
+    plain = []
+    for _ in range(3_000):
+        drawn = [[rng.choice(game, game.size) for game in side] for side in (first, second)]
+        plain.append(np.mean([np.mean(a[:, None] > b) for a, b in zip(*drawn, strict=True)]))
+    got = improvement_interval(first, second, resamples=20_000)
+    np.testing.assert_allclose(got, np.quantile(plain, (0.025, 0.975)), atol=0.03)
+    assert got[0] < probability_of_improvement(first, second) < got[1]
+    assert improvement_interval(np.array([5.0, 6.0]), np.array([1.0, 2.0]), resamples=100) == (1.0, 1.0)
+    assert improvement_interval(np.array([5.0]), np.array([1.0, 2.0])) is None
+
+
+def test_operators_are_compared_on_the_seeds_that_both_have():
+    first, second = np.array([1.0, 5.0, NAN, 4.0]), np.array([0.0, 2.0, 100.0, NAN])
+    mean, interval, n = paired_difference(first, second)
+    assert (mean, n) == (2.0, 2)
+    assert interval == mean_interval(np.array([1.0, 3.0]))
+    assert paired_difference(first[:1], second[:1]) == (1.0, None, 1)
+    assert paired_difference(first[2:], second[2:]) == (None, None, 0)
+    with pytest.raises(ValueError, match="are not paired"):
+        paired_difference(first, second[:1])
+
+
+def test_pairing_removes_what_seeds_have_in_common():
+    rng = np.random.default_rng(0)
+    common = rng.normal(0.0, 10.0, size=5)
+    first, second = common + 1.0 + rng.normal(0.0, 0.1, size=5), common
+    low, high = paired_difference(first, second).interval
+    assert low > 0.5
+    assert high < 1.5
+    assert mean_interval(first)[0] < mean_interval(second)[1]  # apart, their intervals overlap

@@ -1,0 +1,382 @@
+"""The report of a comparison: its table, sentences, files and films. What a browser makes of it: test_page.py."""
+
+import csv
+import html
+import re
+import shutil
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from softbellman import report
+from softbellman.analysis.findings import Found, Row, find
+from softbellman.analysis.scores import summarise
+from softbellman.analysis.statistics import paired_difference
+from softbellman.envs import MissingExtra
+from softbellman.report import account, films
+from softbellman.report.conclusions import conclude
+from softbellman.study.store import Study
+from softbellman.study.writer import write_status
+
+from ..studies import EPOCH, synthetic
+
+L17 = {("softmax(5)", 2): "failed", ("softmax(5)", 3): "failed", ("softmax(5)", 4): "diverged"}
+
+
+def found_of(random=None, **scores):
+    """What is found in one environment from scores of runs, and no values."""
+    names, arrays = list(scores), [np.array(values, float) for values in scores.values()]
+    rows = []
+    for name, own in zip(names, arrays, strict=True):
+        summary, known = summarise(own), ~np.isnan(own)
+        missing = {"failed": int((~known).sum())} if not known.all() else {}
+        difference = paired_difference(own, arrays[0]) if name != names[0] else None
+        rows.append(
+            Row("g/a", name, summary.counted, len(own), missing, summary, summary, summary, difference, None, None)
+        )
+    none = summarise(np.full(1, np.nan))
+    label = "test score, mean of the last 10 test phases"
+    chance = None if random is None else summarise(np.array(random, float))
+    return Found("g/a", rows, np.array(arrays), label, [], [(name, none, None) for name in names], chance)
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def text_of(page):
+    """The words of a page."""
+    body = re.sub(r"<(style|script|svg)\b.*?</\1>", " ", page.read_text(), flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+@pytest.fixture(scope="module")
+def failures(tmp_path_factory):
+    """A study with runs that failed and diverged, and its page."""
+    study = synthetic(tmp_path_factory.mktemp("report") / "study", ends=L17, frames=4)
+    return study, report.write(study, films=False)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Saves the time of drawing where a test is about words and numbers."""
+    monkeypatch.setattr(report, "_pictures", lambda *_: [])
+
+
+def test_l17_the_table_counts_the_runs_that_ended(failures):
+    study, page = failures
+    rows = find(study, "minatar/breakout").rows
+    assert [(row.operator, row.counted, row.asked) for row in rows] == [
+        ("max", 5, 5), ("softmax(5)", 2, 5), ("mellowmax(5)", 5, 5),
+    ]  # fmt: skip
+    assert rows[1].missing == {"failed": 2, "diverged": 1}
+    assert rows[1].difference.n == 2  # on common seeds
+    words = text_of(page)
+    assert "2 of 5 runs of softmax(5) count: 2 failed, 1 diverged." in words
+    assert "failed RuntimeError: the emulator is gone (runs/minatar-breakout/softmax-5/seed-2/error.txt)" in words
+    assert "diverged the loss was not finite" in words
+
+
+def test_a_difference_is_that_of_common_seeds(tmp_path):
+    rows = find(synthetic(tmp_path / "study"), "minatar/breakout").rows
+    assert rows[0].difference is None and rows[0].improvement is None
+    for row, expected in zip(rows[1:], (2, 4), strict=True):  # by what their scores grow more, at the end
+        low, high = row.difference.interval
+        assert row.difference.mean == pytest.approx(expected * np.mean(np.arange(3, 13) / 12), abs=0.05)
+        assert low < row.difference.mean < high and high - low < 0.1  # paired: the seeds' own spread is 5 times that
+        assert row.last_10.interval[1] - row.last_10.interval[0] > 1.5
+
+
+@pytest.mark.parametrize(
+    ("scores", "sentences"),
+    [
+        (
+            {"max": [1, 2, 3, 4], "softmax(5)": [4.1, 5.0, 6.0, 6.9]},
+            ["softmax(5) scored 3.00 a game more than max (95% interval 2.87 to 3.13, 4 common seeds)."],
+        ),
+        (
+            {"max": [4.1, 5.0, 6.0, 6.9], "softmax(5)": [1, 2, 3, 4]},
+            ["softmax(5) scored 3.00 a game less than max (95% interval 2.87 to 3.13, 4 common seeds)."],
+        ),
+        (
+            {"max": [1, 2, 3, 4], "softmax(5)": [4, 3, 2, 1]},
+            ["No difference in scores to max can be told from 4 seeds for softmax(5) (0.00, −4.11 to 4.11)."],
+        ),
+        (
+            {"max": [100], "softmax(5)": [300]},
+            [
+                (
+                    "From 1 common seed no difference can be told: one run shows no spread. "
+                    "Scores a game were max 100, softmax(5) 300."
+                )
+            ],
+        ),
+        (
+            {"max": [1, np.nan], "softmax(5)": [np.nan, 2]},
+            [
+                "1 of 2 runs of max counts: 1 failed.",
+                "1 of 2 runs of softmax(5) counts: 1 failed.",
+                (
+                    "From 0 common seeds no difference can be told: no seed counts both with max and with another. "
+                    "Scores a game were max 1.00, softmax(5) 2.00."
+                ),
+            ],
+        ),
+        (
+            {"max": [1, 1, 4]},
+            [
+                (
+                    "max scored 2.00 a game (mean of the last 10 test phases, 95% interval −2.30 to 6.30, 3 seeds). "
+                    "There is no other operator to compare it with."
+                )
+            ],
+        ),
+    ],
+)
+def test_l12_plain_words_say_what_can_be_told_and_what_cannot(scores, sentences):
+    assert conclude(found_of(**scores)) == sentences
+
+
+@pytest.mark.parametrize(
+    ("scores", "sentences"),
+    [
+        (
+            {"max": [3, 3.1, 3.2], "softmax(5)": [4, 4.1, 4.2]},
+            ["Both operators learned: 3.10 to 4.10 a game, where random actions score 1.00 (0.57 to 1.43 at 95%)."],
+        ),
+        (
+            {"max": [3, 3.1, 3.2], "softmax(5)": [1, 1.1, 1.2]},
+            [
+                "max learned: 3.10 a game, where random actions score 1.00 (0.57 to 1.43 at 95%).",
+                "softmax(5) can't be told from random actions.",
+            ],
+        ),
+        (
+            {"max": [1, 1.1, 1.2]},
+            ["max can't be told from random actions, which score 1.00 (0.57 to 1.43 at 95%) a game."],
+        ),
+        ({"max": [3], "softmax(5)": [4]}, []),  # one run shows no spread
+    ],
+)
+def test_plain_words_tell_learning_from_chance(scores, sentences):
+    random = [1 + 0.1732 * x for x in (-1, 0, 1)]
+    with_chance, without = conclude(found_of(random, **scores)), conclude(found_of(**scores))
+    assert with_chance == [*sentences, *without]
+
+
+def test_many_comparisons_are_said_to_be_many():
+    sentences = conclude(found_of(max=[1, 2, 3], b=[2, 3.1, 4], c=[0, 1.1, 2], d=[1, 2.1, 3], e=[1, 4, 1]))
+    assert sentences[-1] == "4 comparisons at 95%: up to 20% of studies without any true difference would show one."
+
+
+def test_values_are_compared_too(failures):
+    sentences = conclude(find(failures[0], "minatar/breakout"))
+    lower = r"lie 0\.{} lower than those of max, beside what is obtained \(95% interval 0\.\d\d to 0\.\d\d, "
+    lower += r"{} common seeds\)\."
+    patterns = (
+        r"Values of max lie 1\.\d\d above what its policy goes on to obtain \(95% interval 1\.\d\d to 1\.\d\d\)\.",
+        r"Values of mellowmax\(5\) " + lower.format(r"\d\d", 5),
+        r"Values of softmax\(5\) " + lower.format(r"1\d", 2),
+    )
+    for sentence, pattern in zip(sentences[-3:], patterns, strict=True):
+        assert re.fullmatch(pattern, sentence), sentence
+
+
+def test_the_tables_hold_what_the_page_shows(failures):
+    study, page = failures
+    folder = page.parent / "tables"
+    assert sorted(path.name for path in folder.iterdir()) == ["choices.csv", "curves.csv", "operators.csv", "runs.csv"]
+    rows, runs, curves = (read(folder / f"{name}.csv") for name in ("operators", "runs", "curves"))
+    table = [{name: "" if value is None else str(value) for name, value in row.items()} for row in study.table()]
+    assert table == rows
+    assert rows[1]["last_10_iqm"] and not rows[1]["last_10_iqm_low"]  # of two runs there is no bootstrap interval
+    for row, expected in zip(rows, find(study, "minatar/breakout").rows, strict=True):
+        assert (row["operator"], row["counted"]) == (expected.operator, str(expected.counted))
+        assert float(row["last_10"]) == expected.last_10.mean
+        assert [float(row["last_10_low"]), float(row["last_10_high"])] == list(expected.last_10.interval)
+        assert float(row["last_10_iqm"]) == expected.last_10.interquartile_mean
+    assert rows[0]["difference"] == "" and float(rows[1]["difference_seeds"]) == 2
+    assert [run["state"] for run in runs[5:10]] == ["finished", "finished", "failed", "failed", "diverged"]
+    assert runs[7]["last_10"] == ""
+    score = [row for row in curves if (row["operator"], row["column"]) == ("softmax(5)", "test_return")]
+    assert [int(row["agent_steps"]) for row in score] == [EPOCH * phase for phase in range(1, 13)]
+    assert {row["n"] for row in score} == {"2"}
+
+
+def test_figures_stand_alone_as_svg(failures):
+    _, page = failures
+    files = sorted((page.parent / "figures").iterdir())
+    assert [file.name.removeprefix("minatar-breakout-").removesuffix(".svg") for file in files] == [
+        "action_gap", "gradient_norm", "gradient_variance", "held_out_value_common", "operator_gap", "operator_slope",
+        "overestimation", "scores", "test_return",
+    ]  # fmt: skip
+    for file in files:
+        picture = ElementTree.parse(file)
+        texts = ["".join(part.itertext()).strip() for part in picture.iter("{http://www.w3.org/2000/svg}text")]
+        assert {"max", "softmax(5)", "mellowmax(5)"} <= set(texts), "the legend, or the labels of an axis"
+        ids = [part.get("id") for part in picture.iter() if part.get("id")]
+        assert len(ids) == len(set(ids)) and not any(".seed" in name for name in ids)
+    assert "agent steps (4 frames each)" in (page.parent / "figures" / "minatar-breakout-test_return.svg").read_text()
+
+
+def test_l26_the_unit_of_steps_is_named(failures):
+    assert failures[1].read_text().count("agent steps (4 frames each)") == 8
+    words = text_of(failures[1])
+    assert "600,000 agent steps, 2,400,000 frames, 150,000 updates" in words
+
+
+def test_the_same_study_gives_the_same_files(failures):
+    study, page = failures
+    files = [file for file in page.parent.rglob("*") if file.is_file()]
+    before = [file.read_bytes() for file in files]
+    report.write(study, films=False)
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_the_commands_of_the_page_work_from_where_the_first_was_run(tmp_path):
+    study = synthetic(tmp_path / "study", seeds=[0], phases=3)
+    assert account.commands(study).splitlines()[1] == f"softbellman report {study.path}"
+    study.record["command"] += ["--out", "runs/mine"]
+    assert account.commands(study).endswith("--out runs/mine\nsoftbellman report runs/mine")
+
+
+def test_no_id_of_the_page_is_there_twice(failures):
+    ids = re.findall(r'\bid="([^"]*)"', failures[1].read_text())
+    assert len(ids) == len(set(ids)) > 50
+
+
+def test_l43_one_seed_is_a_line_without_a_band(tmp_path):
+    page = report.write(synthetic(tmp_path / "study", seeds=[0], phases=3), films=False)
+    assert "frames each" not in page.read_text()
+    parts = re.findall(r'\bid="minatar-breakout-[a-z_]+\.o\d\.(\w+)"', page.read_text())
+    assert "mean" in parts and "band" not in parts
+    words = text_of(page)
+    assert "One seed (n = 1) is behind each line: there is no spread to draw a band from." in words
+    assert "From 1 common seed no difference can be told" in words
+    assert {row["low"] for row in read(page.parent / "tables" / "curves.csv")} == {""}
+    assert "nan" not in words.lower()
+
+
+def test_l43_no_curve_goes_beyond_the_shortest_run_under_way(tmp_path, no_pictures):
+    study = synthetic(
+        tmp_path / "study",
+        ["g/a"],
+        ["max", "mean"],
+        [0, 1],
+        ends=dict.fromkeys([("max", 0), ("max", 1), ("mean", 0), ("mean", 1)], "running"),
+    )
+    long = study.runs[0].path / "metrics.csv"
+    long.write_text(long.read_text() + long.read_text().splitlines()[-1].replace("6,300000", "7,350000") + "\n")
+    page = report.write(study, films=False)
+    steps = {int(row["agent_steps"]) for row in read(page.parent / "tables" / "curves.csv")}
+    assert steps == {EPOCH * phase for phase in range(1, 7)}
+    assert "no run has ended yet, and what follows is of 4 of 4, as far as they have come" in text_of(page)
+
+
+def test_l44_scores_of_games_are_averaged_only_on_a_common_scale(tmp_path, no_pictures):
+    atari = report.write(synthetic(tmp_path / "atari", ["atari/breakout", "atari/seaquest"], seeds=[0, 1]), films=False)
+    words = text_of(atari)
+    assert "normalised, interquartile mean" in words and "Mnih et al. 2015, Extended Data Table 2" in words
+    assert (atari.parent / "figures" / "games-profile.svg").exists()
+    assert float(read(atari.parent / "tables" / "games.csv")[0]["normalised_iqm"]) > 0
+    other = report.write(
+        synthetic(tmp_path / "other", ["minatar/breakout", "minatar/asterix"], seeds=[0, 1]), films=False
+    )
+    assert "they are not averaged" in text_of(other)
+    assert read(other.parent / "tables" / "games.csv")[1]["improvement"] == "1.0"
+    assert read(other.parent / "tables" / "games.csv")[1]["normalised_iqm"] == ""
+
+
+def test_a_parameter_that_was_chosen_is_reported_three_ways(tmp_path, no_pictures):
+    operators = ["max", "softmax(1)", "softmax(5)", "softmax(10)"]
+    page = report.write(synthetic(tmp_path / "study", operators=operators, seeds=[0, 1, 2]), films=False)
+    choices = read(page.parent / "tables" / "choices.csv")
+    assert [(row["way"], row["chosen"]) for row in choices] == [
+        ("best on the same runs", "softmax(10)"),
+        ("chosen on the other seeds", "softmax(10)"),
+        ("fixed beforehand", "softmax(5)"),
+    ]
+    assert "Parameters chosen" in text_of(page)
+
+
+def test_what_was_never_measured_is_said_and_not_drawn(tmp_path):
+    page = report.write(synthetic(tmp_path / "study", seeds=[0, 1], values={"overestimation": None}), films=False)
+    assert "Overestimation Values of the states" in text_of(page)
+    assert "not drawn: no run that counts has measured it" in text_of(page)
+    assert not (page.parent / "figures" / "minatar-breakout-overestimation.svg").exists()
+
+
+def test_an_environment_without_a_run_that_counts_is_in_the_page(tmp_path):
+    study = synthetic(tmp_path / "study", ["g/a", "g/b"], ["max", "mean"], [0, 1], phases=2)
+    for run in study.runs[:4]:
+        write_status(run, "diverged", reason="the loss was not finite")
+    words = text_of(report.write(study, films=False))
+    assert "0 of 2 runs of max count: 2 diverged." in words
+    assert "From 0 common seeds no difference can be told: no seed counts both with max and with another." in words
+    assert "No run counts, and there is nothing to draw." in words
+    assert re.search(r"mean scored 1\.\d\d a game more than max", words)
+
+
+def test_a_hostile_name_is_text(tmp_path):
+    study = synthetic(tmp_path / "study", ["gym/<img src=x onerror=alert(1)>"], ["max"], [0, 1], phases=2)
+    page = report.write(study, films=False).read_text()
+    assert "<img src=x" not in page and "&lt;img src=x" in page
+
+
+def test_nothing_to_report_is_an_error(tmp_path):
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0], ends={("max", 0): "failed"})
+    with pytest.raises(ValueError, match=r"no run of .* that counts has finished a test phase yet"):
+        report.write(study)
+    assert not (study.path / "report").exists()
+
+
+@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
+def test_a_missing_package_is_named(tmp_path, monkeypatch, package):
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0], phases=2)
+    for module in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra, match=package):
+        report.write(study, films=False)
+
+
+def test_plot_draws_means_for_each_environment(tmp_path):
+    study = synthetic(tmp_path / "study", ["g/a", "g/b"], seeds=[0, 1, 2], phases=3)
+    figure = report.plot(study)
+    assert [axis.get_title() for axis in figure.axes[::3]] == ["g/a: test score", "g/b: test score"]
+    mean = figure.axes[0].lines[1]
+    assert mean.get_ydata()[-1] == pytest.approx(6.5, abs=0.1)  # the middle of three seeds, 6.0 and halves
+    assert len(figure.axes[0].lines) == 3 and len(figure.axes[0].collections) == 3
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == study.operators
+
+
+def test_l46_the_best_agent_is_filmed_once(cartpole, tmp_path, monkeypatch):
+    pytest.importorskip("imageio")
+    study = Study(shutil.copytree(cartpole[0].path, tmp_path / "study"))
+    page = report.write(study)
+    (video,) = (page.parent / "videos").rglob("*.mp4")
+    assert page.read_text().count('src="data:video/mp4;base64,') == 1
+    assert "double(softmax(5)) A game, score " in text_of(page)
+    before = page.read_bytes()
+
+    def refuse(*_, **__):
+        raise AssertionError("filmed again")
+
+    monkeypatch.setattr("softbellman.running.play.watch", refuse)
+    report.write(study)
+    assert page.read_bytes() == before
+    monkeypatch.setattr("softbellman.report.page.LARGEST_FILM", 10)
+    report.write(study)
+    assert f'src="{video.relative_to(page.parent)}"' in page.read_text()
+
+
+def test_what_cannot_be_filmed_is_said(tmp_path):
+    study = synthetic(tmp_path / "study", ["gym/nobody:Knows-v0"], ["max"], [0])
+    (film,) = films.film_best(study, "gym/nobody:Knows-v0", tmp_path)
+    assert (
+        film.path is None
+        and film.caption.startswith("Not filmed: ")
+        and "best.safetensors is not there" in film.caption
+    )

@@ -1,0 +1,49 @@
+"""The random policy's scores: played once for a study, within a budget, and no comparison fails for them."""
+
+import numpy as np
+import pytest
+
+from softbellman.running import play
+from softbellman.study import chance
+from softbellman.study.store import Study
+
+from ..studies import synthetic
+
+
+@pytest.fixture
+def study(tmp_path):
+    return synthetic(tmp_path / "study", seeds=(0,), phases=2)
+
+
+def test_scores_are_measured_once_and_read_again(study, monkeypatch):
+    notes = []
+    assert chance.read(study, "minatar/breakout") is None
+    play.measure_chance(study, notes.append)
+    scores = chance.read(Study(study.path), "minatar/breakout")
+    assert len(scores) == play.CHANCE_GAMES and 0.1 < scores.mean() < 0.8  # 0.36 over 100 other games
+    monkeypatch.setattr(play, "evaluate_random", lambda *_, **__: pytest.fail("played again"))
+    play.measure_chance(study, notes.append)
+    assert np.array_equal(chance.read(study, "minatar/breakout"), scores) and not notes
+
+
+def test_an_unfinished_game_is_no_score(study, monkeypatch):
+    monkeypatch.setattr(play, "CHANCE_STEPS", 2)
+    play.measure_chance(study, pytest.fail)
+    assert chance.read(study, "minatar/breakout") is None
+
+
+def test_a_failure_is_told_of_and_does_no_harm(study, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("no emulator")
+
+    notes = []
+    monkeypatch.setattr(play, "evaluate_random", fail)
+    play.measure_chance(study, notes.append)
+    assert notes == ["the random policy could not be played in minatar/breakout: RuntimeError: no emulator"]
+    assert chance.read(study, "minatar/breakout") is None
+
+
+def test_a_damaged_file_counts_as_none(study):
+    play.measure_chance(study, pytest.fail)
+    next(study.path.glob("random/*.json")).write_text("{")
+    assert chance.read(study, "minatar/breakout") is None

@@ -1,0 +1,501 @@
+"""Many runs as one study: only what is missing is trained, and no way of being stopped changes what comes of it."""
+
+import dataclasses
+import json
+import os
+import re
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import softbellman as sb
+from softbellman import config as configs
+from softbellman import operators as ops
+from softbellman.running import compare as module
+from softbellman.running import comparison as comparison_module
+from softbellman.running import group_training as groups
+from softbellman.running.compare import train
+from softbellman.running.comparison import Resources, prepare, resources_for
+from softbellman.running.engines import Event
+from softbellman.running.launch import outcome
+from softbellman.running.plan import Plan
+from softbellman.running.worker import work
+from softbellman.study.groups import open_group
+from softbellman.study.runs import read_status
+from softbellman.study.store import Study
+from softbellman.training.metrics import MetricsRow
+
+from ..studies import TINY
+
+CARTPOLE, OPERATORS = "gym/CartPole-v1", [ops.maximum(), ops.softmax(5.0)]
+SMALL = TINY | {"loop.test_episodes": 3, "loop.test_steps": 150, "loop.block_width": 2}
+TWO = Resources(workers=2, threads=2)
+
+
+def configured(values=SMALL):
+    return configs.with_settings(configs.preset("classic-control").config, values)
+
+
+def comparison(operators=OPERATORS, seeds=(0, 3), values=SMALL, environments=(CARTPOLE,)):
+    return prepare(environments, operators, seeds, configured(values))
+
+
+class InThisProcess:
+    """An engine without processes, whose groups share what is compiled. It counts the groups that it trained."""
+
+    def __init__(self, disturb=None):
+        self.trained, self.disturb = [], disturb
+
+    def __call__(self, tasks, workers, on_event, check):
+        for task in tasks:
+            check()
+            self.trained += [(run.operator, run.seed) for run in open_group(Study(task.study), task.group).runs]
+
+            def send(kind, task=task, **facts):
+                on_event(task, Event(kind, facts))
+                if self.disturb is not None:
+                    self.disturb(kind, facts)
+
+            work(task.study, task.group, inexact=task.inexact, send=send)
+            on_event(task, Event("ended", {}))
+
+
+def trained(out, *arguments, engine=None, **options):
+    return train(comparison(*arguments, **options), out, TWO, quiet=True, engine=engine or InThisProcess())
+
+
+def rows(study, run=None):
+    frame = pd.DataFrame(study.metrics()).drop(columns="seconds")
+    return frame if run is None else frame[frame["seed"] == run.seed].reset_index(drop=True)
+
+
+def files(study):
+    return {path: path.read_bytes() for path in study.path.glob("runs/**/*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """Two operators, two seeds each, undisturbed."""
+    return trained(tmp_path_factory.mktemp("studies") / "compared")
+
+
+# ---------------------------------------------------------------------------------------------------- what is trained
+
+
+def test_every_operator_is_trained_with_every_seed(compared):
+    assert [(run.operator, run.seed, read_status(run)) for run in compared.runs] == [
+        ("max", 0, "finished"),
+        ("max", 3, "finished"),
+        ("softmax(5)", 0, "finished"),
+        ("softmax(5)", 3, "finished"),
+    ]
+    assert outcome(compared) == [] and not (compared.path / "groups").exists()
+    record = json.loads((compared.path / "study.json").read_text())
+    assert (record["format"], record["environments"], record["workers"]) == (2, [CARTPOLE], 2)
+    assert record["provenance"]["threads"] == record["launches"][0]["provenance"]["threads"] == "2"
+    assert record["environment_facts"][CARTPOLE]["num_actions"] == 2
+
+
+def test_l5_l26_all_rows_load_by_one_call_and_no_two_runs_are_alike(compared):
+    frame = pd.DataFrame(compared.metrics())
+    assert list(frame.columns) == ["environment", "operator", "seed", *MetricsRow._fields]
+    assert frame.groupby(["operator", "seed"])["agent_steps"].apply(list).tolist() == [[200, 400]] * 4
+    assert (frame["env_frames"] == frame["agent_steps"]).all() and frame["seed"].dtype == np.int64
+    assert (frame["environment"] == CARTPOLE).all()
+    assert frame["loss"].nunique() == 8
+    assert frame["operator_parameter"].isna().tolist() == [True] * 4 + [False] * 4
+
+
+def test_a_run_of_a_comparison_is_the_run_that_train_makes(compared, tmp_path):
+    alone = Study.create(tmp_path, CARTPOLE, [ops.softmax(5.0)], [3, 0], configured(), {}, [])
+    groups.train(alone)
+    for run in alone.runs:
+        ours = rows(compared).query("operator == 'softmax(5)'")
+        ours = ours[ours["seed"] == run.seed].reset_index(drop=True)
+        pd.testing.assert_frame_equal(ours, rows(alone, run), check_exact=True)
+
+
+# ---------------------------------------------------------------------------------------------- only what is missing
+
+
+def test_a_second_launch_does_nothing_and_a_larger_one_only_what_is_new(compared, tmp_path):
+    study, before = trained(tmp_path / "study", OPERATORS[:1]), {}
+    for larger, new in (
+        ({"operators": OPERATORS[:1]}, []),
+        ({"operators": OPERATORS[:1], "values": SMALL | {"checkpoint.keep": 1}}, []),
+        ({"operators": OPERATORS}, [("softmax(5)", 0), ("softmax(5)", 3)]),
+        ({"operators": OPERATORS[::-1], "seeds": (0, 1, 3)}, [("softmax(5)", 1), ("max", 1)]),
+    ):
+        before, engine = files(study), InThisProcess()
+        study = trained(tmp_path / "study", **larger, engine=engine)
+        assert engine.trained == new
+        assert files(study).items() >= before.items()
+        assert study.operators == [str(operator) for operator in larger["operators"]]
+    assert study.config.checkpoint.keep == 2 and all(read_status(run) == "finished" for run in study.runs)
+    both = [rows(each).query("seed != 1").sort_values(["operator", "seed", "epoch"]) for each in (study, compared)]
+    pd.testing.assert_frame_equal(*(frame.reset_index(drop=True) for frame in both), check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"values": SMALL | {"learner.gamma": 0.5}}, "learner.gamma 0.99 there, 0.5 asked for"),
+        (
+            {"values": SMALL | {"loop.steps": 600}},
+            "loop.steps 400 there, 600 asked for: a run that has ended can't go on",
+        ),
+        ({"operators": OPERATORS[1:]}, "operators max there, and not asked for"),
+        ({"seeds": (3, 4)}, "seeds 0 there, and not asked for"),
+        ({"environments": ("gym/Acrobot-v1",)}, f"environments {CARTPOLE} there, and not asked for"),
+    ],
+)
+def test_another_comparison_is_refused_and_nothing_touched(compared, changes, message):
+    before = files(compared) | {compared.path: (compared.path / "study.json").read_bytes()}
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        trained(compared.path, **changes)
+    assert "name another directory with --out" in str(caught.value)
+    assert files(compared) | {compared.path: (compared.path / "study.json").read_bytes()} == before
+
+
+def test_an_environment_that_has_become_another_is_refused(compared):
+    planned = comparison()
+    facts = planned.plans[0].facts | {"max_episode_steps": 200}
+    with pytest.raises(ValueError, match="CartPole-v1: max_episode_steps 500 there, 200 asked for"):
+        planned._replace(plans=[planned.plans[0]._replace(facts=facts)]).work(compared.path, 2)
+
+
+def test_l48_a_study_json_alone_reruns_the_comparison(compared, tmp_path):
+    (tmp_path / "study.json").write_bytes((compared.path / "study.json").read_bytes())
+    again = trained(tmp_path)
+    pd.testing.assert_frame_equal(rows(again), rows(compared), check_exact=True)
+
+
+def test_a_study_of_the_older_format_grows_too(compared, tmp_path):
+    """Format 1 had one environment, and its facts without its name."""
+    record = json.loads((compared.path / "study.json").read_text())
+    old = {key: value for key, value in record.items() if key not in ("environments", "workers", "launches")}
+    old |= {"format": 1, "environment": CARTPOLE, "environment_facts": record["environment_facts"][CARTPOLE]}
+    (tmp_path / "study.json").write_text(json.dumps(old))
+    study = Study(tmp_path)
+    assert (study.environments, study.runs[0].path.parts[-4:]) == ([CARTPOLE], compared.runs[0].path.parts[-4:])
+    assert comparison(seeds=(0, 3, 9)).work(tmp_path, 1).sizes == [(CARTPOLE, 2), (CARTPOLE, 1)] * 2
+
+
+# ------------------------------------------------------------------------------------------------------------ stopped
+
+
+class Killed(BaseException):
+    """Stands for a kill: nothing is done on the way out but what Python does."""
+
+
+def test_l3_l34_a_comparison_goes_on_after_stops_as_if_there_had_been_none(compared, tmp_path):
+    """Its first group dies at its first row, its second at its resumption; then all is well."""
+    deaths = ["row", "resumed"]
+
+    def disturb(kind, facts):
+        if deaths and kind == deaths[0]:
+            deaths.pop(0)
+            raise Killed
+
+    while deaths:
+        with pytest.raises(Killed):
+            trained(tmp_path / "study", values=SMALL | {"checkpoint.minutes": 0.001}, engine=Dying(disturb))
+    assert len(list((tmp_path / "study").glob("groups/*/checkpoint/*"))) >= 1
+    study = trained(tmp_path / "study")
+    pd.testing.assert_frame_equal(rows(study), rows(compared), check_exact=True)
+    steps = [each["agent_steps"] for each in study.record["resumptions"]]
+    assert all(set(each) == {"gym-CartPole-v1-max-seed-0"} for each in steps)
+    assert not (study.path / "groups").exists()
+
+
+class Dying(InThisProcess):
+    """Lets what `disturb` raises end all, as the death of every process would."""
+
+    def __call__(self, tasks, workers, on_event, check):
+        for task in tasks:
+            study = Study(task.study)
+            groups.train_group(
+                study,
+                open_group(study, task.group),
+                on_resumed=lambda steps, notes, made, task=task: self._say(
+                    on_event, task, "resumed", agent_steps=steps, notes=notes, provenance=made
+                ),
+                on_progress=lambda done: self.disturb("row", {}) if done == 250 else None,
+            )
+
+    def _say(self, on_event, task, kind, **facts):
+        on_event(task, Event(kind, facts))
+        self.disturb(kind, facts)
+
+
+SEEDED = """
+    import gymnasium
+    import numpy as np
+    from softbellman.envs import episode_seed
+
+    GAMES = {
+        episode_seed(seed, training=True, env=0, episode=game): (seed, game)
+        for seed in range(1, 6)
+        for game in range(41)
+    }
+
+    class Seeded(gymnasium.Env):
+        action_space = gymnasium.spaces.Discrete(2)
+        observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.moments, self.game = 0, GAMES.get(seed, (0, 0))
+            return np.zeros(4, np.float32), {}
+
+        def step(self, action):
+            self.moments += 1
+            if self.game == (3, 15):
+                raise RuntimeError("the simulator is gone")
+            if self.game == (4, 25):
+                DIE
+            reward = 3e38 if self.game == (5, 12) else 1.0
+            return np.full(4, self.moments / 10, np.float32), reward, self.moments == 10, False, {}
+
+    gymnasium.register("Seeded-v0", Seeded)
+"""
+
+
+def seeded(tmp_path, monkeypatch, die):
+    (tmp_path / "seeded.py").write_text(textwrap.dedent(SEEDED).replace("DIE", die))
+    monkeypatch.syspath_prepend(tmp_path)
+    return comparison(OPERATORS[:1], (1, 3, 4, 5, 2), environments=("gym/seeded:Seeded-v0",))
+
+
+def assert_two_of_five(study, module_file):
+    assert [read_status(run) for run in study.runs] == ["finished", "failed", "failed", "diverged", "finished"]
+    frame = pd.DataFrame(study.metrics()).query("seed in (1, 2)")
+    assert frame["agent_steps"].tolist() == [200, 400] * 2
+    reasons = [json.loads((run.path / "status.json").read_text()).get("reason") for run in study.runs]
+    fault = f"gym/seeded:Seeded-v0 fails in step: RuntimeError: the simulator is gone ({module_file}, line 24)"
+    assert reasons[1] == fault
+    assert "the loss was not finite at agent step" in reasons[3]
+    assert "in step" in (study.runs[1].path / "error.txt").read_text()
+    (line,) = outcome(study)
+    assert f"2 of 5 runs finished; seed 3 failed: {fault} (" in line
+    assert f"seed 4 failed: {reasons[2]} ({study.runs[2].path / 'error.txt'}); seed 5 diverged: the loss" in line
+    return reasons[2]
+
+
+def test_l17_of_five_runs_the_two_that_are_well_finish_whatever_the_others_do(tmp_path, monkeypatch):
+    """In one process, where a run can't be killed, so that the fourth leaves by another way than an exception."""
+    planned = seeded(tmp_path, monkeypatch, "raise BaseException('killed')")
+    study = train(planned, tmp_path / "study", TWO, quiet=True, engine=InThisProcess())
+    file = tmp_path / "seeded.py"
+    assert assert_two_of_five(study, file) == f"BaseException: killed ({file}, line 26)"
+
+
+@pytest.mark.slow
+def test_l17_the_same_in_processes_one_of_which_is_killed(tmp_path, monkeypatch):
+    planned = seeded(tmp_path, monkeypatch, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    study = train(planned, tmp_path / "study", TWO, quiet=True)
+    assert assert_two_of_five(study, tmp_path / "seeded.py") == "its process was killed by SIGKILL"
+
+
+# --------------------------------------------------------------------------------------------- two at the same moment
+
+
+def test_l17_l34_a_study_is_trained_by_one_process_at_a_time(compared):
+    with compared.locked(), pytest.raises(ValueError, match=rf"trained by another process \(process {os.getpid()}\)"):
+        trained(compared.path)
+
+
+def test_l17_of_two_that_make_one_directory_at_the_same_moment_one_is_refused(tmp_path):
+    barrier, config = Barrier(8), configured()
+
+    def create(seed):
+        barrier.wait()
+        try:
+            Study.create(tmp_path / "study", CARTPOLE, OPERATORS, [seed], config, {}, [])
+            return seed
+        except ValueError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(8) as pool:
+        came = list(pool.map(create, range(8)))
+    made = [each for each in came if isinstance(each, int)]
+    assert len(made) == 1 and Study(tmp_path / "study").seeds == made
+    assert all("is there already and nothing is overwritten" in each for each in came if isinstance(each, str))
+    assert {path.name for path in (tmp_path / "study").iterdir()} == {"study.json", ".lock"}
+
+
+def test_the_same_comparison_has_the_same_directory_whatever_its_seeds_and_another_has_another():
+    names = {
+        str(each.default_out)
+        for each in (
+            comparison(),
+            comparison(seeds=(5,)),
+            comparison(OPERATORS[:1]),
+            comparison(values=SMALL | {"learner.gamma": 0.5}),
+        )
+    }
+    assert len(names) == 3 and all(re.fullmatch(r"runs/compare-gym-CartPole-v1-[0-9a-f]{8}", name) for name in names)
+
+
+# ------------------------------------------------------------------------------------------------ checked beforehand
+
+
+@dataclasses.dataclass(frozen=True)
+class Homeless:
+    """An operator in a place that no spec names."""
+
+    def __str__(self):
+        return "__main__:Homeless()"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"operators": []}, "one operator or several different ones, and was given none"),
+        ({"operators": [ops.softmax(5.0), ops.softmax(5)]}, r"was given softmax\(5\) twice"),
+        ({"environments": (CARTPOLE, CARTPOLE)}, "was given gym/CartPole-v1 twice"),
+        ({"environments": ()}, "one environment or several different ones, and was given none"),
+        ({"environments": (CARTPOLE, "gym/CartPol-v1")}, "did you mean CartPole-v1"),
+        ({"seeds": ()}, "seeds must be different integers in 0 .. 4294967295, got none"),
+        ({"seeds": (1, 1)}, "got 1, 1"),
+        ({"operators": [ops.maximum(), Homeless()]}, r"__main__:Homeless\(\) can't be found by the processes"),
+        ({"values": SMALL | {"loop.steps": 90}}, "replay_start_steps"),
+        ({"values": SMALL | {"learner.batch_size": 64, "learner.replay_capacity": 32}}, "is larger than"),
+    ],
+)
+def test_l32_what_can_be_known_to_be_wrong_is_refused_before_any_work(changes, message):
+    with pytest.raises(ValueError, match=message):
+        comparison(**changes)
+
+
+def test_each_operator_is_tried_with_each_environment(monkeypatch):
+    tried = []
+    monkeypatch.setattr(
+        comparison_module, "check_in_training", lambda operator, actions: tried.append((str(operator), actions))
+    )
+    comparison(environments=(CARTPOLE, "gym/Acrobot-v1"))
+    assert set(tried) == {("max", 2), ("softmax(5)", 2), ("max", 3), ("softmax(5)", 3)}
+
+
+def test_the_memory_is_that_of_the_groups_that_train_at_once(tmp_path, monkeypatch):
+    planned = comparison(seeds=range(4))
+    found = planned.work(tmp_path, 1)
+    assert found.sizes == [(CARTPOLE, 2)] * 4 and not any(tmp_path.iterdir())
+    one = planned.plans[0].replay_bytes
+    assert [planned.replay_bytes(found, workers) for workers in (1, 3, 9)] == [2 * one, 6 * one, 8 * one]
+    monkeypatch.setattr(comparison_module, "PROCESS_BYTES", 1_000)
+    monkeypatch.setattr(comparison_module, "available_memory", lambda: 6 * one + 2_000)
+    assert planned.work(tmp_path, 2)
+    with pytest.raises(MemoryError, match=f"{6 * one + 3_000:,} bytes needed .* lower --workers, learner.replay_cap"):
+        planned.work(tmp_path, 3)
+    text = " ".join(f"{label} {line}" for label, line in planned.summary(found, TWO))
+    assert "runs 8, of which 8 are left to train, in 4 groups at once 2 of these, 2 threads each frames" in text
+    assert f"memory {4 * one:,} bytes for the replays of the groups that train at once" in text
+
+
+def test_frames_that_are_not_as_many_steps_everywhere_are_refused(monkeypatch):
+    monkeypatch.setattr(comparison_module, "plan", lambda name, *_, frames, **__: plans[name])
+    plans = {}
+    for number, name in enumerate(("gym/A", "gym/B"), start=1):
+        config = configs.replaced(configured(), "loop.steps", 4_000 // number)
+        plans[name] = Plan(name, OPERATORS[0], [0], config, {"num_actions": 2}, 1, "mlp", 1)
+    with pytest.raises(ValueError, match="4,000 frames are 4,000 of gym/A, 2,000 of gym/B agent steps; give --steps"):
+        prepare(["gym/A", "gym/B"], OPERATORS[:1], [0], configured(), frames=4_000)
+
+
+def test_l27_what_a_comparison_was_begun_with_it_goes_on_with(compared, monkeypatch):
+    monkeypatch.setattr("softbellman.running.engines.available_cores", lambda: 8)
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    assert resources_for(15) == Resources(8, 1)
+    assert resources_for(15, begun=compared) == Resources(4, 2)
+    with monkeypatch.context() as patched:
+        patched.setattr("jax.default_backend", lambda: "gpu")
+        assert resources_for(15) == Resources(1, 8)
+    assert resources_for(15, 2, 3, compared, deterministic=True).variables == {
+        "NPROC": "3",
+        "XLA_FLAGS": "--xla_gpu_deterministic_ops=true",
+    }
+
+
+# -------------------------------------------------------------------------------------------------------- from Python
+
+
+def test_compare_in_python(compared, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(module, "train_locally", InThisProcess())
+    monkeypatch.chdir(tmp_path)
+    values = {name: value for name, value in SMALL.items() if name != "loop.steps"}
+    study = sb.compare(CARTPOLE, ["max", ops.softmax(5.0)], [0, 3], 400, settings=values, threads=2, workers=2)
+    assert isinstance(study, sb.Study) and study.path.parent.name == "runs"
+    pd.testing.assert_frame_equal(rows(study), rows(compared), check_exact=True)
+    table = pd.DataFrame(study.table())
+    assert table["operator"].tolist() == study.operators and table["counted"].tolist() == [2, 2]
+    assert table["last_10"].notna().all() and pd.isna(table["difference"][0]) and table["difference_seeds"][1] == 2
+    assert capsys.readouterr().out.splitlines()[-1].startswith("gym/CartPole-v1, softmax(5), seed 3: finished")
+    with pytest.raises(ValueError, match=r"unknown field 'learner\.gama'; did you mean learner\.gamma"):
+        sb.compare(CARTPOLE, ["max"], settings={"learner.gama": 1})
+    with pytest.raises(ValueError, match=r"different presets \(classic-control for gym/X, paper-atari for atari/Y\)"):
+        sb.compare(["gym/X", "atari/Y"], ["max"])
+
+
+def test_words_and_numbers_of_numpy_say_what_lists_and_ints_say(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "train_locally", engine := InThisProcess())
+    monkeypatch.setenv("HOME", str(tmp_path))
+    values = {name: value for name, value in SMALL.items() if name != "loop.steps"}
+    of_numpy = {name: np.int64(value) for name, value in values.items()} | {"learner.gamma": np.float32(0.9)}
+    numbers = {"workers": np.int64(2), "threads": 2.0, "quiet": True}
+    study = sb.compare(CARTPOLE, ops.maximum(), np.int64(1), 4e2, out="~/study", settings=of_numpy, **numbers)
+    assert study.path == tmp_path / "study" and len(engine.trained) == 1
+    record = json.loads((study.path / "study.json").read_text())
+    assert (record["operators"], record["seeds"]) == (["max"], [0])
+    assert (record["config"]["learner"]["gamma"], record["config"]["loop"]["steps"]) == (0.9, 400)
+    lists = {"settings": values | {"learner.gamma": 0.9}, "workers": 2, "threads": 2, "quiet": True}
+    for operators, seeds, out in (
+        ("max", 1, str(study.path)),
+        (["max"], np.array([0]), study.path),
+        (("max",), range(1), "~/study"),
+        (iter([ops.maximum()]), iter([np.uint8(0)]), Path("~/study")),
+    ):
+        again = sb.compare([CARTPOLE], operators, seeds, 400, out=out, **lists)
+        assert again.path == study.path and len(engine.trained) == 1  # the same, and nothing is left to train
+    assert sb.Study(str(study.path)).runs == sb.Study("~/study").runs == study.runs
+    grown = sb.compare(CARTPOLE, "max", np.arange(2), 400, out="~/study", **lists)
+    assert grown.seeds == [0, 1] and engine.trained == [("max", 0), ("max", 1)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"operators": ops.maximum}, TypeError, "is no operator; call it"),
+        ({"operators": ["max", 5]}, TypeError, "5 is no operator"),
+        ({"seeds": True}, ValueError, r"seeds \(True\) must be a whole number"),
+        ({"seeds": [0, 1.5]}, ValueError, r"seeds \(1\.5\) must be a whole number"),
+        ({"steps": 10.5}, ValueError, r"steps \(10\.5\) must be a whole number"),
+        ({"workers": "2"}, ValueError, r"workers \('2'\) must be a whole number"),
+        ({"settings": {"loop.steps": np.float64(1e3) + 0.5}}, ValueError, r"loop\.steps .* must be a whole number"),
+        ({"out": "~no_such_user_of_this_machine/x"}, ValueError, "~no_such_user_of_this_machine/x"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused_with_their_name(arguments, kind, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(kind, match=message):
+        sb.compare(**{"environments": CARTPOLE, "operators": "max"} | arguments)
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_a_users_code_raises_before_training_names_its_line(tmp_path, monkeypatch):
+    source = "from softbellman import operators as ops\nimport gymnasium\n@ops.operator\nclass Crash(ops.Operator):\n"
+    source += "    def policy(self, row):\n        return row.zz\nclass NoSimulator(gymnasium.Env):\n"
+    source += "    def __init__(self):\n        raise KeyError('port')\n"
+    (tmp_path / "faulty.py").write_text(f"{source}gymnasium.register('NoSimulator-v0', NoSimulator)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for environment, operator, line in ((CARTPOLE, "faulty:Crash", 6), ("gym/faulty:NoSimulator-v0", "max", 9)):
+        with pytest.raises(ValueError, match=rf"\(.*/faulty.py, line {line}\)$") as caught:
+            sb.compare(environment, operator)
+        assert caught.value.__cause__ is not None and str(caught.value).count("faulty.py") == 1
+    assert not (tmp_path / "runs").exists()

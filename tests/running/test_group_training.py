@@ -1,0 +1,146 @@
+"""A group is trained from end to end, and what comes of it is on disk, also when something goes wrong."""
+
+import importlib
+import json
+import sys
+import textwrap
+
+import gymnasium
+import numpy as np
+import pandas as pd
+import pytest
+
+from softbellman import config as configs
+from softbellman import operators as ops
+from softbellman.running import group_training as groups
+from softbellman.study.files import load_params
+from softbellman.study.store import Study
+from softbellman.training.metrics import MetricsRow
+
+from ..studies import TINY, trained
+
+CRASH = """
+    import gymnasium
+    import numpy as np
+
+    Fault = RuntimeError
+
+    class Crash(gymnasium.Env):
+        action_space = gymnasium.spaces.Discrete(2)
+        observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+        def __init__(self):
+            self.steps = 0
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            self.steps += 1
+            if self.steps > 50:
+                raise Fault("the simulator is gone")
+            return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    gymnasium.register("Crash-v0", Crash)
+"""
+
+
+def test_metrics_are_read_by_pandas_with_no_options(cartpole):
+    study, rows = cartpole
+    for index, run in enumerate(study.runs):
+        frame = pd.read_csv(run.path / "metrics.csv")
+        assert tuple(frame.columns) == MetricsRow._fields
+        assert list(frame["agent_steps"]) == list(frame["env_frames"]) == [200, 400]
+        assert list(frame["updates"]) == [50, 150]
+        assert list(frame["test_return"]) == [phase.mean for at, _, phase in rows if at == index]
+        assert frame["operator_parameter"].tolist() == [5.0, 5.0]
+        assert (frame[["test_episodes", "test_seed", "seconds", "gradient_norm", "held_out_value"]] > 0).all(axis=None)
+        told = pd.DataFrame([row for at, row, _ in rows if at == index])
+        pd.testing.assert_frame_equal(frame, told.astype(frame.dtypes), rtol=1e-12)
+
+
+def test_l5_seeds_differ(cartpole):
+    study, _ = cartpole
+    first, second = (pd.read_csv(run.path / "metrics.csv") for run in study.runs)
+    assert list(first["loss"]) != list(second["loss"])
+    assert list(first["test_seed"]) != list(second["test_seed"])
+
+
+def test_a_finished_run_says_so_and_leaves_its_networks(cartpole):
+    study, rows = cartpole
+    for index, run in enumerate(study.runs):
+        assert json.loads((run.path / "status.json").read_text()) == {
+            "state": "finished",
+            "agent_steps": 400,
+            "updates": 150,
+        }
+        scores = [phase.mean for at, _, phase in rows if at == index]
+        _, best = load_params(run.path / "best.safetensors")
+        final_params, final = load_params(run.path / "final.safetensors")
+        assert float(best["test_return"]) == max(scores)
+        assert (final["agent_steps"], final["test_return"]) == (400, scores[-1])
+        assert final_params["q"]["w"].shape == (128, 2)
+        assert all(np.isfinite(array).all() for layer in final_params.values() for array in layer.values())
+
+
+def test_l7_l26_an_atari_game_is_trained_on_and_its_protocol_recorded(tmp_path):
+    pytest.importorskip("ale_py")
+    values = TINY | {"loop.steps": 200, "learner.replay_capacity": 1_000, "loop.test_steps": 150}
+    study, rows = trained(tmp_path / "breakout", "atari/breakout", "demo-atari", "softmax(5)", [0], values)
+    facts = study.record["environment_facts"]["atari/breakout"]
+    assert (facts["name"], facts["repeat_action_probability"], facts["noop_max"]) == ("paper-atari", 0.0, 30)
+    assert (facts["frame_skip"], facts["life_loss_terminates"], facts["num_actions"]) == (4, True, 4)
+    (frame,) = (pd.read_csv(run.path / "metrics.csv") for run in study.runs)
+    assert (frame["agent_steps"][0], frame["env_frames"][0], frame["updates"][0]) == (200, 800, 25)
+    assert rows[0][2].steps <= 150
+    params, _ = load_params(study.runs[0].path / "final.safetensors")
+    assert sum(array.size for layer in params.values() for array in layer.values()) == 1_686_180
+
+
+def test_a_study_alone_reruns_it(cartpole, tmp_path):
+    """What `study.json` holds, and nothing else, gives the same rows."""
+    study, _ = cartpole
+    record = study.record
+    operators = [ops.parse(spec) for spec in record["operators"]]
+    facts = record["environment_facts"]
+    again = Study.create(tmp_path, study.environments, operators, study.seeds, study.config, facts, [])
+    groups.train(again)
+    for first, second in zip(study.runs, again.runs, strict=True):
+        pd.testing.assert_frame_equal(
+            *(pd.read_csv(run.path / "metrics.csv").drop(columns="seconds") for run in (first, second)),
+            check_exact=True,
+        )
+
+
+@pytest.fixture
+def crash(tmp_path, monkeypatch):
+    (tmp_path / "crash.py").write_text(textwrap.dedent(CRASH))
+    monkeypatch.syspath_prepend(tmp_path)
+    config = configs.preset("classic-control").config
+    for name, value in TINY.items():
+        config = configs.replaced(config, name, value)
+    yield Study.create(tmp_path / "study", "gym/crash:Crash-v0", [ops.maximum()], [0], config, {}, [])
+    gymnasium.registry.pop("Crash-v0", None)
+    sys.modules.pop("crash", None)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
+def test_a_run_that_fails_says_why_and_where(crash, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("crash"), "Fault", kind)
+    with pytest.raises(ValueError, match="the simulator is gone"):
+        groups.train(crash)
+    status = json.loads((crash.runs[0].path / "status.json").read_text())
+    said = f"gym/crash:Crash-v0 fails in step: {kind.__name__}: the simulator is gone"
+    reason = f"{said} ({tmp_path / 'crash.py'}, line 20)"
+    assert status == {"state": "failed", "reason": reason}
+    assert "in step" in (crash.runs[0].path / "error.txt").read_text()
+
+
+def test_a_run_that_is_stopped_says_so(crash):
+    def stop(done):
+        if done == 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        groups.train(crash, on_progress=stop)
+    assert json.loads((crash.runs[0].path / "status.json").read_text())["state"] == "stopped"

@@ -1,0 +1,214 @@
+"""What is wrong with a run is found before it starts, and what it will be is said."""
+
+import textwrap
+from dataclasses import replace
+
+import pytest
+
+from softbellman import operators as ops
+from softbellman.config import NetworkSettings, preset, replaced
+from softbellman.envs.atari import MACHADO_ATARI
+from softbellman.running import plan as plans
+from softbellman.running.build import network_kind
+from softbellman.running.plan import check_in_training, plan
+
+
+def planned(
+    environment="gym/CartPole-v1", operator="max", seeds=(0,), preset_name=None, steps=None, frames=None, **values
+):
+    config = preset(preset_name or ("classic-control" if environment.startswith("gym/") else "paper-atari")).config
+    for name, value in values.items():
+        config = replaced(config, name.replace("__", "."), value)
+    return plan(environment, ops.parse(operator), list(seeds), config, steps=steps, frames=frames)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"steps": 5_000, "frames": 5_000}, r"--steps \(5000\) or --frames \(5000\), not both"),
+        ({"seeds": [1, 2, 1]}, r"different integers in 0 \.\. 4294967295, got 1, 2, 1"),
+        ({"seeds": [-1]}, "got -1"),
+        ({"seeds": [2**32]}, "got 4294967296"),
+        ({"seeds": []}, "got none"),
+        ({"learner__batch_size": 64, "learner__replay_capacity": 32}, r"batch_size \(64\).*replay_capacity \(32\)"),
+        ({"steps": 900}, r"replay_start_steps \(1,000\) is not below the budget of 900"),
+        ({"steps": 1_050}, r"target_period_updates \(\d+\) can't fire"),
+        ({"protocol": MACHADO_ATARI}, "does not heed the fields of protocol"),
+        ({"network__kind": "nature_cnn"}, r"nature_cnn takes observations of shape \(4, 84, 84\), not \(4,\); try mlp"),
+        ({"environment": "gym/Pendulum-v1"}, r"action space Box\(-2\.0, 2\.0.*Discrete"),
+        ({"environment": "gym/CartPol-v1"}, "did you mean CartPole-v1"),
+    ],
+)
+def test_what_could_not_run_is_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        planned(**wrong)
+
+
+def test_l4_a_replay_larger_than_memory_is_refused_with_the_field():
+    with pytest.raises(MemoryError, match=r"bytes needed.*available.*lower learner\.replay_capacity"):
+        planned(learner__replay_capacity=10**12)
+    with pytest.raises(MemoryError, match=r"learner\.replay_capacity or the number of seeds"):
+        planned(learner__replay_capacity=10**12, seeds=[0, 1])
+
+
+def test_the_replay_of_several_runs_is_several_times_as_large():
+    one, three = planned(), planned(seeds=[0, 1, 2])
+    assert three.replay_bytes == 3 * one.replay_bytes
+    assert dict(three.summary())["memory"] == f"{three.replay_bytes:,} bytes for the replay for all of 3 runs"
+
+
+def test_l26_a_budget_in_frames_is_one_in_steps():
+    pytest.importorskip("ale_py")
+    few = {"learner__replay_capacity": 60_000, "learner__replay_start_steps": 100, "learner__target_period_updates": 10}
+    breakout = planned("atari/breakout", frames=4_000, **few)
+    assert breakout.config.loop.steps == 1_000
+    assert dict(breakout.summary())["budget"].startswith("1,000 agent steps, 4,000 frames, 225 updates")
+    with pytest.raises(ValueError, match="multiple of the 4 frames"):
+        planned("atari/breakout", frames=4_002, **few)
+
+
+def test_l7_the_environment_is_told_in_one_sentence():
+    pytest.importorskip("ale_py")
+    few = {"learner__replay_capacity": 60_000}
+    paper = dict(planned("atari/breakout", **few).summary())
+    assert paper["environment"] == (
+        "atari/breakout: 4 actions (minimal), frame skip 4, repeat probability 0, 0 to 30 no-ops, "
+        "a lost life ends an episode in training, no time limit; the learner clips rewards to ±1"
+    )
+    assert paper["frames per step"] == "4"
+    machado = dict(planned("atari/breakout", preset_name="machado-atari", **few).summary())
+    assert machado["environment"] == (
+        "atari/breakout: 18 actions (full), frame skip 4, repeat probability 0.25, no no-ops, "
+        "lost lives end nothing, games cut after 108,000 frames; the learner clips rewards to ±1"
+    )
+    cartpole = dict(planned().summary())
+    assert cartpole["environment"] == (
+        "gym/CartPole-v1: 2 actions, no frame skip, cut after 500 steps; rewards not clipped"
+    )
+
+
+def test_l33_epsilon_is_told_at_the_corners_of_its_schedule():
+    short = dict(planned(steps=20_000).summary())["epsilon"]
+    assert short == "1 at 0, 1 at 1,000, 0.525 at 6,000, 0.05 at 11,000, 0.05 at 20,000 agent steps; 0 in tests"
+    jump = dict(planned(steps=20_000, learner__epsilon_decay_steps=0).summary())["epsilon"]
+    assert jump.startswith("1 at 0, 0.05 at 1,000")
+    cut = dict(planned(steps=4_000).summary())["epsilon"]
+    assert cut.startswith("1 at 0, 1 at 1,000, 0.715 at 4,000 agent steps")
+
+
+def test_fields_without_effect_are_not_listed():
+    pytest.importorskip("ale_py")
+    cartpole = dict(planned().settings())
+    assert not [name for name in cartpole if name.startswith("protocol.")]
+    assert "learner.rmsprop_decay" not in cartpole
+    assert cartpole["network.hidden"] == (128, 128)
+    breakout = dict(planned("atari/breakout", learner__replay_capacity=60_000).settings())
+    assert "network.hidden" not in breakout
+    assert breakout["protocol.noop_max"] == 30
+
+
+def test_a_protocol_that_was_changed_does_not_keep_its_name():
+    pytest.importorskip("ale_py")
+    few = {"learner__replay_capacity": 60_000}
+    assert planned("atari/breakout", **few).config.protocol.name == "paper-atari"
+    changed = planned("atari/breakout", protocol__noop_max=5, **few)
+    assert changed.config.protocol.name == changed.facts["name"] == "paper-atari, changed"
+    mine = replace(MACHADO_ATARI, name="mine", noop_max=5)
+    assert planned("atari/breakout", protocol=mine, **few).config.protocol == mine
+
+
+def test_so_few_steps_cannot_teach_an_atari_game():
+    pytest.importorskip("ale_py")
+    (note,) = planned("atari/breakout", preset_name="demo-atari").warnings()
+    assert note.startswith("10,000 agent steps cannot teach an Atari game")
+    assert planned("atari/breakout", preset_name="quick-atari", learner__replay_capacity=60_000).warnings() == []
+    assert planned().warnings() == []
+
+
+def test_the_network_follows_the_observations():
+    auto = NetworkSettings()
+    assert network_kind(auto, (4, 84, 84)) == "nature_cnn"
+    assert network_kind(auto, (4,)) == "mlp"
+    assert network_kind(replace(auto, kind="mlp"), (3, 210, 160)) == "mlp"
+    with pytest.raises(ValueError, match=r"observations of shape \(3, 210, 160\).*--network\.kind mlp"):
+        network_kind(auto, (3, 210, 160))
+
+
+OPERATORS = """
+    from dataclasses import dataclass
+    import numpy as np
+    from softbellman import operators as ops
+
+    @ops.operator
+    class HalfGreedy(ops.Operator):
+        share: float = 0.5
+        def policy(self, row):
+            return self.share * ops.maximum().policy(row) + (1 - self.share) * ops.mean().policy(row)
+
+    half_greedy = HalfGreedy(0.25)
+
+    @ops.operator
+    class NumPyOnly(HalfGreedy):
+        def __call__(self, q, selector=None, where=None): return np.sort(np.asarray(q))[..., -1]
+
+    @ops.operator
+    class KeepsTheAxis(HalfGreedy):
+        def __call__(self, q, selector=None, where=None): return q.max(-1, keepdims=True)
+
+    @ops.operator
+    class OneWeight(ops.Operator):
+        def policy(self, row): return row.z[..., :1]
+
+    @ops.operator
+    class NotANumber(HalfGreedy):
+        def __call__(self, q, selector=None, where=None): return (q ** 0.5).mean(-1)
+
+    @ops.operator
+    class Crash(ops.Operator):
+        def policy(self, row): return row.zz
+
+    @dataclass(frozen=True)
+    class NoPytree(ops.Operator):
+        def policy(self, row): return ops.mean().policy(row)
+
+    def local():
+        @ops.operator
+        class Hidden(HalfGreedy):
+            pass
+        return Hidden()
+"""
+
+
+@pytest.fixture
+def my_operators(tmp_path, monkeypatch):
+    (tmp_path / "my_operators.py").write_text(textwrap.dedent(OPERATORS))
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("my_operators")
+def test_an_operator_of_ones_own_is_tried_before_training():
+    for name in ("HalfGreedy", "HalfGreedy(0.75)", "half_greedy"):
+        check_in_training(ops.parse(f"my_operators:{name}"), 4)
+    for name, message in (
+        ("NumPyOnly", "does not run in training, on JAX arrays"),
+        ("NoPytree", "does not run in training, on JAX arrays: .*decorate it with softbellman.operators.operator"),
+        ("KeepsTheAxis", r"gives a value of shape \(5, 1\) for action values of shape \(5, 4\)"),
+        ("OneWeight", r"gives weights of shape \(5, 1\).*the right shape is \(5, 4\)"),
+        ("NotANumber", r"gives a value of \[nan\] for the action values"),
+        ("Crash", r"AttributeError: 'Row' object has no attribute 'zz' \(.*my_operators.py, line \d+\)$"),
+        ("local", "cannot read"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_in_training(ops.parse(f"my_operators:{name}"), 4)
+
+
+def test_known_operators_can_be_trained_with():
+    for spec in ("max", "mean", "softmax(5)", "mellowmax(5)", "double(max)", "double(mellowmax(5))"):
+        check_in_training(ops.parse(spec), 3)
+
+
+def test_a_plan_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    planned()
+    assert not any(tmp_path.iterdir())
+    assert preset("demo-atari").config.loop.steps < plans.TOO_FEW_STEPS

@@ -1,0 +1,234 @@
+"""Studies for tests: small ones to train, synthetic ones that nobody trained, and those of the paper's scales."""
+
+import csv
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from softbellman import config as configs
+from softbellman import operators as ops
+from softbellman.operators.spec import plain
+from softbellman.paper.grid import Scale
+from softbellman.running import group_training
+from softbellman.running.build import make_network
+from softbellman.running.plan import plan
+from softbellman.study.files import save_params, write_atomically
+from softbellman.study.runs import RunPath
+from softbellman.study.store import Study
+from softbellman.study.writer import RunWriter, write_error, write_status
+from softbellman.training.metrics import MetricsRow
+
+TINY = {
+    "loop.steps": 400,
+    "loop.epoch_steps": 200,
+    "loop.test_steps": 300,
+    "loop.held_out_states": 320,  # as many as the common ones, so that one compilation serves both
+    "loop.gradient_batches": 2,
+    "learner.replay_start_steps": 100,
+    "learner.target_period_updates": 20,
+}
+WALK = """
+    import gymnasium
+    import numpy as np
+
+    class Walk(gymnasium.Env):
+        metadata = {"render_modes": ["rgb_array"]}
+        action_space = gymnasium.spaces.Discrete(2)
+        observation_space = gymnasium.spaces.Box(-10, 10, (1,), np.float32)
+
+        def __init__(self, length=12, size=(40, 60), render_mode=None):
+            self.length, self.size, self.render_mode = length, size, render_mode
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.moment = 0
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            self.moment += 1
+            return np.full(1, self.moment / 10, np.float32), float(action), self.moment == self.length, False, {}
+
+        def render(self):
+            picture = np.zeros((*self.size, 3), np.uint8)
+            picture[..., 0], picture[..., 2] = 20 * self.moment, 255 - 20 * self.moment
+            return picture
+
+    gymnasium.register("Walk-v0", Walk)
+"""
+
+
+def planned_study(environment, preset, operator, seeds, values):
+    config = configs.preset(preset).config
+    for name, value in values.items():
+        config = configs.replaced(config, name, value)
+    return plan(environment, ops.parse(operator), seeds, config)
+
+
+def created(folder, planned):
+    facts = {planned.environment: planned.facts}
+    return Study.create(
+        folder, planned.environment, [planned.operator], planned.seeds, planned.config, facts, ["train"]
+    )
+
+
+def trained(folder, *of):
+    study, rows = created(folder, planned_study(*of)), []
+    group_training.train(study, on_row=lambda index, row, phase: rows.append((index, row, phase)))
+    return study, rows
+
+
+def untrained(folder, planned, env):
+    study = created(folder, planned)
+    study.runs[0].path.mkdir(parents=True)
+    params = make_network(planned.config.network, env.obs_scale, env.obs_shape, env.num_actions).init(jax.random.key(0))
+    save_params(study.runs[0].path / "best.safetensors", params, 0, 0.0)
+    env.close()
+    return study
+
+
+EPOCH = 50_000  # agent steps between test phases
+
+
+def synthetic(
+    folder: Path,
+    environments: Sequence[str] = ("minatar/breakout",),
+    operators: Sequence[str] = ("max", "softmax(5)", "mellowmax(5)"),
+    seeds: Sequence[int] = (0, 1, 2, 3, 4),
+    *,
+    phases: int = 12,
+    frames: int = 1,
+    ends: Mapping[tuple[str, int], str] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> Study:
+    """Makes a study whose operators score 4, 6, 8, ... a game in the end, with seeds half a point apart.
+
+    Args:
+        folder: where to; it must be new.
+        environments: names of the environments; their scores are the same.
+        operators: specs of the operators.
+        seeds: the seeds.
+        phases: test phases of a run that ends.
+        frames: frames of an agent step.
+        ends: how the run of an operator and a seed stands if it did not finish: it has half of the phases.
+        values: columns of `metrics.csv` that are the same in each row.
+    """
+    config = configs.preset("paper-atari").config
+    for name, value in (("loop.steps", phases * EPOCH), ("loop.epoch_steps", EPOCH)):
+        config = configs.replaced(config, name, value)
+    facts = {environment: {"environment": environment, "num_actions": 6} for environment in environments}
+    command = ["compare", *environments, "--operators", *operators, "--seeds", str(len(seeds))]
+    study = Study.create(folder, environments, [ops.parse(spec) for spec in operators], seeds, config, facts, command)
+    for run in study.runs:
+        number, end = list(operators).index(run.operator), (ends or {}).get((run.operator, run.seed), "finished")
+        writer = RunWriter(run, MetricsRow._fields)
+        rows = [row(phase, phases, number, run.seed, frames) for phase in range(1, phases + 1)]
+        for each in rows[: phases if end == "finished" else phases // 2]:
+            writer.row(each._replace(**(values or {})))
+        if end == "failed":
+            write_error(run, "failed", "RuntimeError: the emulator is gone", "Traceback (most recent call last): ...\n")
+        else:
+            writer.status(end, **({"reason": "the loss was not finite"} if end == "diverged" else {}))
+    return study
+
+
+def row(phase: int, phases: int, number: int, seed: int, frames: int) -> MetricsRow:
+    """A row of a run: its score grows to its end, and differs from that of the other seeds by halves of a point."""
+    noise = np.random.default_rng([phase, number, seed]).normal(size=6) / 50
+    done, steps = phase / phases, phase * EPOCH
+    score = (4 + 2 * number) * done + seed / 2 + noise[0]
+    over = 1.5 - 0.1 * number + noise[1]
+    return MetricsRow(
+        epoch=phase,
+        agent_steps=steps,
+        env_frames=steps * frames,
+        updates=steps // 4,
+        episodes=phase * 100,
+        test_return=float(score),
+        test_episodes=30,
+        test_unfinished=0,
+        train_return=float(score),
+        train_clipped_return=float(score),
+        held_out_value=float(2 * done + over),
+        held_out_value_common=float(2 * done + over),
+        held_out_operator_value=float(2 * done),
+        realised_return=float(2 * done),
+        overestimation=float(over),
+        gradient_norm=float(3 - done + noise[2]),
+        gradient_variance=float((3 - done + noise[3]) * 1e-5),
+        gradient_mean=0.0,
+        gradient_norm_of_mean=0.5,
+        action_gap=float(0.2 * done + noise[4]),
+        policy_entropy=0.7,
+        operator_gap=0.02 * number,
+        operator_slope=float(0.99 + 0.01 * number * done + noise[5] / 10),
+        q_std=0.3,
+        loss=0.1,
+        epsilon=0.1,
+        operator_parameter=None,
+        test_epsilon=0.05,
+        test_seed=1,
+        seconds=12.0 * phase,
+    )
+
+
+RANDOM = 0.5  # the random policy's score in every game
+
+
+def paper_study(
+    folder: Path,
+    scale: Scale,
+    measured: Callable[[str, str, int, float], Mapping[str, float]] = lambda game, spec, seed, done: {},
+    *,
+    operators: Collection[str] | None = None,
+    states: Mapping[tuple[str, str, int], str] | None = None,
+    seconds: float = 120.0,
+) -> Study:
+    """Makes a study.
+
+    Args:
+        folder: where to; it must be new.
+        scale: the scale.
+        measured: gives columns by game, operator, seed, and the part of the run that is done, in `(0, 1]`.
+        operators: by default all of the scale's.
+        states: how runs stand, by game, operator and seed, that did not finish.
+        seconds: what each run took.
+    """
+    chosen = [ops.parse(spec) for spec in scale.operators if operators is None or spec in operators]
+    facts = {environment: {"environment": environment} for environment in scale.environments}
+    study = Study.create(folder, scale.environments, chosen, scale.seeds, scale.config, facts, ["paper", "run"])
+    for number, run in enumerate(study.runs):
+        game = run.environment.partition("/")[2]
+        state = (states or {}).get((game, run.operator, run.seed), "finished")
+        if state == "not begun":
+            continue
+        rows = []
+        for phase in range(1, scale.phases + 1):
+            done = phase / scale.phases
+            clock = {"seconds": (seconds + 10 * number) * done}  # no two of a family alike, as if none trained together
+            plain = row(phase, scale.phases, study.operators.index(run.operator), run.seed, 1)
+            values: dict[str, Any] = clock | dict(measured(game, run.operator, run.seed, done))
+            rows.append(plain._replace(agent_steps=phase * scale.config.loop.epoch_steps, **values))
+        _write(run, rows, state)
+    for environment in scale.environments:
+        _random(study, environment)
+    return study
+
+
+def _write(run: RunPath, rows: Collection[MetricsRow], state: str) -> None:
+    run.path.mkdir(parents=True)
+    with (run.path / "metrics.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(MetricsRow._fields)
+        writer.writerows(["" if value is None else value for value in each] for each in rows)
+    write_status(run, state)
+
+
+def _random(study: Study, environment: str) -> None:
+    phase = {"random": {"scores": [RANDOM, RANDOM], "unfinished": False}}
+    file = study.path / "random" / f"{plain(environment)}.json"
+    file.parent.mkdir(exist_ok=True)
+    write_atomically(file, json.dumps({"policies": phase}))
