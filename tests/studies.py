@@ -13,11 +13,12 @@ from softbellman import config as configs
 from softbellman import operators as ops
 from softbellman.operators.spec import plain
 from softbellman.paper.grid import Scale
-from softbellman.running import group_training
 from softbellman.running.build import make_network
+from softbellman.running.group_training import train_group
 from softbellman.running.plan import plan
 from softbellman.study.files import save_params, write_atomically
-from softbellman.study.runs import RunPath
+from softbellman.study.groups import OVER, Group, open_groups
+from softbellman.study.runs import RunPath, read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter, write_error, write_status
 from softbellman.training.metrics import MetricsRow
@@ -75,9 +76,21 @@ def created(folder, planned):
     )
 
 
+def train(study, *, on_note=lambda text: None, **options):
+    """Trains all runs of a study in this process as one group, from where it stands to its end."""
+    with study.locked() as weaker:
+        for each in weaker:
+            on_note(each)
+        group = next(iter(open_groups(study)), None)
+        if all(read_status(run) in OVER for run in study.runs):
+            return
+        group = group or Group.create(study, study.runs)
+        train_group(study, group, on_note=on_note, on_resumed=study.record_resumption, **options)
+
+
 def trained(folder, *of):
     study, rows = created(folder, planned_study(*of)), []
-    group_training.train(study, on_row=lambda index, row, phase: rows.append((index, row, phase)))
+    train(study, on_row=lambda index, row, phase: rows.append((index, row, phase)))
     return study, rows
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.config import preset
-from softbellman.running import group_training as groups
 from softbellman.running import play
 from softbellman.running.plan import plan
 from softbellman.study.files import read_metrics
 from softbellman.study.store import Study
+
+from .studies import train as train_study
 
 SEEDS = [0, 1, 2]
 SOLVED = 475.0  # of 500, the threshold that CartPole-v1 is registered with
@@ -24,7 +25,7 @@ SOLVED = 475.0  # of 500, the threshold that CartPole-v1 is registered with
 def test_cartpole_is_learned(spec, tmp_path, capsys):
     planned = plan("gym/CartPole-v1", ops.parse(spec), SEEDS, preset("classic-control").config)
     study = Study.create(tmp_path, planned.environment, [planned.operator], SEEDS, planned.config, planned.facts, [])
-    groups.train(study)
+    train_study(study)
     best, final = (
         [play.evaluate(study, run, which=which, epsilon=0.0, episodes=20).mean for run in study.runs]
         for which in ("best", "final")

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 from softbellman import operators
 
 if TYPE_CHECKING:
-    from softbellman.running.compare import compare
+    from softbellman.running.compare import compare, train
     from softbellman.study.store import Study
     from softbellman.tabular import FiniteMDP, solve
 
-__all__ = ["FiniteMDP", "Study", "__version__", "compare", "operators", "solve"]
+__all__ = ["FiniteMDP", "Study", "__version__", "compare", "operators", "solve", "train"]
 
 __version__ = "0.1.0"
 
@@ -20,10 +20,10 @@ def __getattr__(name: str) -> Any:
         from softbellman import tabular
 
         return getattr(tabular, name)
-    if name == "compare":
-        from softbellman.running.compare import compare
+    if name in ("compare", "train"):
+        from softbellman.running import compare
 
-        return compare
+        return getattr(compare, name)
     if name == "Study":
         from softbellman.study.store import Study
 

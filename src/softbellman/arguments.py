@@ -1,5 +1,6 @@
 """Arguments as a Python user may write them, made plain: paths, numbers, one or many; imports nothing of ours."""
 
+import importlib
 import numbers
 import os
 from collections.abc import Iterable
@@ -78,3 +79,27 @@ def _plain(given: Any) -> int | float | None:
     if isinstance(given, bool) or not isinstance(given, numbers.Real):
         return None
     return given if isinstance(given, int | float) else float(given)
+
+
+def from_module(spec: str, what: str) -> Any:
+    """Returns what `module:name` leads to, a user's own code.
+
+    Args:
+        spec: the words.
+        what: what it is to be, for messages.
+
+    Raises:
+        ValueError: if the module can't be imported, or has no such name.
+    """
+    module, _, name = spec.partition(":")
+    try:
+        found = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way
+        missing = isinstance(error, ModuleNotFoundError) and (error.name or "") in (module, module.partition(".")[0])
+        hint = "is its directory on PYTHONPATH?" if missing else "it fails when it is imported"
+        raise ValueError(f"{what} {spec}: cannot import {module!r} ({error}); {hint}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"{what} {spec}: module {module!r} has no {name!r}")
+        found = getattr(found, part)
+    return found

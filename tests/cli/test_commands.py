@@ -42,14 +42,16 @@ def test_a_study_that_is_there_is_not_touched(trained, softbellman):
     code, _, errors = softbellman("train", "gym/CartPole-v1", *TINY, "--out", study)
     assert code == 2
     assert "holds another study already" in errors and "name another directory with --out" in errors
-    for other in ("operators ['softmax(5)'] there, ['max'] asked for", "seeds [3] there, [0] asked for"):
+    for other in ("operators softmax(5) there, and not asked for", "seeds 3 there, and not asked for"):
         assert other in errors
     assert {path: path.read_bytes() for path in study.rglob("*") if path.is_file()} == before
 
 
-def test_what_is_for_comparisons_alone_is_refused_elsewhere(trained, softbellman):
+def test_one_process_trains_one_group_at_a_time(trained, softbellman):
     code, _, errors = softbellman("resume", trained[0], "--workers", "2")
-    assert code == 2 and "is no comparison: it takes neither --workers nor --retry-failed" in errors
+    assert code == 2 and "workers (2): one process trains one group at a time" in errors
+    code, _, errors = softbellman(*TRAIN, "--engine", "elsewhere", "--out", "study")
+    assert code == 2 and "unknown engine 'elsewhere'; there are local, here, and module:function" in errors
 
 
 def test_a_trained_network_is_tested_beside_the_random_policy(trained, softbellman, tmp_path):
@@ -139,10 +141,11 @@ def test_a_run_that_fails_ends_with_code_1_and_one_that_is_stopped_with_code_130
         said = (
             f"gym/failing:{name}-v0 fails in step: {error}: the simulator is gone ({tmp_path / 'failing.py'}, line 16)"
         )
-        assert line.startswith(f"softbellman: the run failed: {said} (all of it: {name}/runs/")
-        assert "Traceback" in Path(line.partition("all of it: ")[2].rstrip(")")).read_text()
+        what = f"gym/failing:{name}-v0, max: 0 of 1 runs finished; seed 0 failed"
+        assert line.startswith(f"softbellman: {what}: {said} ({name}/runs/")
+        assert "Traceback" in Path(line.rpartition(" (")[2].rstrip(")")).read_text()
     code, _, errors = softbellman("train", "gym/failing:Stopped-v0", *TINY, "--out", "b")
-    assert (code, errors) == (130, "softbellman: stopped\n")
+    assert (code, errors) == (130, "softbellman: stopped; to go on: softbellman resume b\n")
 
 
 def test_a_run_that_diverged_before_its_first_test_ends_with_code_1_then_and_when_it_is_resumed(
@@ -154,16 +157,17 @@ def test_a_run_that_diverged_before_its_first_test_ends_with_code_1_then_and_whe
         "train", "gym/failing:Rich-v0", *TINY, "--learner.huber-delta", "1e20", "--out", "study"
     )
     assert code == 1, errors
-    assert errors.endswith("softbellman: no run is left: the loss is no longer finite\n")
+    said = "max: 0 of 1 runs finished; seed 0 diverged: the loss was not finite at agent step "
+    assert said in errors.splitlines()[-1]
     assert "good state" not in errors  # there was none yet
     code, out, errors = softbellman("resume", "study")
-    assert code == 1 and errors.endswith("softbellman: the runs of these seeds diverged: 0\n") and "score" not in out
+    assert code == 1 and said in errors.splitlines()[-1] and "score" not in out
 
 
 def test_how_checkpoints_are_saved_may_change_between_two_commands(softbellman, trained):
     shutil.copytree(trained[0], "study")
     code, out, _ = softbellman(*TRAIN, "--checkpoint.keep", "1", "--out", "study")
-    assert code == 0 and "the last 1 kept until the end" in " ".join(out.split())
+    assert code == 0 and "none of which is left to train" in " ".join(out.split())
     assert json.loads(Path("study/study.json").read_text())["config"]["checkpoint"]["keep"] == 1
 
 
@@ -201,7 +205,7 @@ def test_l48_a_study_json_alone_reruns_the_study(softbellman, trained):
 
 
 def test_l41_a_resumed_study_has_the_threads_and_flags_it_was_begun_with(softbellman, trained, monkeypatch):
-    monkeypatch.setattr(training, "_train_study", lambda *_, **__: 0)
+    monkeypatch.setattr(training, "_train", lambda *_, **__: 0)
     Path("begun").mkdir()
     record = json.loads((trained[0] / "study.json").read_text())
     record["provenance"] |= {"threads": "3", "xla_flags": DETERMINISTIC}

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from softbellman.running import compare as module
-from softbellman.running.engines import Event
-from softbellman.running.worker import work
+from softbellman.running.here import Here
+from softbellman.running.local import Local
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 
@@ -25,19 +25,11 @@ from .conftest import COMPARE, MAIN, TINY, run_alone
 RUN = "runs/gym-CartPole-v1/softmax-5/seed-7"
 
 
-def in_this_process(tasks, workers, on_event, check):
-    for task in tasks:
-        check()
-        work(
-            task.study,
-            task.group,
-            inexact=task.inexact,
-            send=lambda kind, task=task, **facts: on_event(task, Event(kind, facts)),
-        )
-        on_event(task, Event("ended", {}))
+def in_this_process(engine, tasks, on_event, check):
+    Here().train(tasks, on_event, check)
 
 
-def none_at_all(tasks, workers, on_event, check):
+def none_at_all(engine, tasks, on_event, check):
     raise AssertionError("there is nothing to train")
 
 
@@ -69,7 +61,7 @@ def test_a_comparison_ends_with_a_table_and_a_page(compared):
 
 
 def test_the_same_command_again_does_nothing_and_says_so(compared, softbellman, monkeypatch):
-    monkeypatch.setattr(module, "train_locally", none_at_all)
+    monkeypatch.setattr(Local, "train", none_at_all)
     study, _ = compared
     before = {path: path.read_bytes() for path in study.glob("runs/**/*") if path.is_file()}
     code, out, errors = softbellman(*COMPARE, "--out", study)
@@ -84,7 +76,7 @@ def test_another_comparison_there_is_bad_input(compared, softbellman):
     code, out, errors = softbellman(*COMPARE, "--learner.gamma", "0.5", "--out", study)
     assert code == 2 and "holds another study already (learner.gamma 0.99 there, 0.5 asked for)" in errors
     code, out, errors = softbellman("train", "gym/CartPole-v1", *TINY, "--out", study)
-    assert (code, out) == (2, "") and "is a comparison; it goes on by softbellman resume" in errors
+    assert (code, out) == (2, "") and "operators softmax(5) there, and not asked for" in errors
 
 
 def test_l17_a_study_is_compared_by_one_process_at_a_time(compared, softbellman):
@@ -125,11 +117,11 @@ def test_a_run_of_a_comparison_is_filmed(compared, softbellman):
 def test_l48_a_study_json_alone_reruns_the_comparison_as_it_was_made(compared, softbellman, monkeypatch):
     heard = []
 
-    def noted(tasks, workers, on_event, check):
-        heard.append((len(tasks), workers, tasks[0].variables["NPROC"]))
-        in_this_process(tasks, workers, on_event, check)
+    def noted(engine, tasks, on_event, check):
+        heard.append((len(tasks), engine.capacity, tasks[0].variables["NPROC"]))
+        in_this_process(engine, tasks, on_event, check)
 
-    monkeypatch.setattr(module, "train_locally", noted)
+    monkeypatch.setattr(Local, "train", noted)
     monkeypatch.setattr("softbellman.running.engines.available_cores", lambda: 2)
     Path("again").mkdir()
     shutil.copy(compared[0] / "study.json", "again")
@@ -185,7 +177,7 @@ FAILING = """
 def test_l17_where_every_run_failed_it_is_said_with_exit_code_1(softbellman, tmp_path, monkeypatch):
     (tmp_path / "broken.py").write_text(textwrap.dedent(FAILING))
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(module, "train_locally", in_this_process)
+    monkeypatch.setattr(Local, "train", in_this_process)
     words = ["compare", "gym/broken:Broken-v0", "--operators", "max", "--seeds", "1", *TINY, "--out", "study"]
     code, out, errors = softbellman(*words)
     assert code == 1 and "0 of 1" in out
@@ -195,10 +187,10 @@ def test_l17_where_every_run_failed_it_is_said_with_exit_code_1(softbellman, tmp
     reason = "gym/broken:Broken-v0 fails in step: RuntimeError: the simulator is gone"
     told = f"max: 0 of 1 runs finished; seed 0 failed: {reason} ({tmp_path / 'broken.py'}, line 15) ({file})"
     assert last == f"softbellman: gym/broken:Broken-v0, {told}" and "Traceback" in Path(file).read_text()
-    monkeypatch.setattr(module, "train_locally", none_at_all)
+    monkeypatch.setattr(Local, "train", none_at_all)
     assert softbellman(*words, "--quiet")[0] == 1
     with pytest.raises(AssertionError, match="nothing to train"):
-        module.train(*_asked(words), retry_failed=True, quiet=True)
+        module.train_comparison(*_asked(words), retry_failed=True, quiet=True)
 
 
 def _asked(words):
@@ -302,4 +294,4 @@ def test_l3_l21_a_comparison_comes_to_the_same_end_however_it_is_stopped(tmp_pat
 def test_one_seed_can_be_chosen(softbellman):
     code, out, errors = softbellman("compare", "gym/CartPole-v1", "--seed", "7", "--dry-run")
     assert (code, errors) == (0, "")
-    assert re.search(r"^seeds +7$", out, re.MULTILINE)
+    assert re.search(r"^seed +7$", out, re.MULTILINE)

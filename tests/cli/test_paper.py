@@ -4,7 +4,7 @@ import pytest
 
 from softbellman.paper import budget
 from softbellman.paper.views import VIEWS
-from softbellman.running import compare
+from softbellman.running.local import Local
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 
@@ -35,7 +35,7 @@ def test_everything_runs_at_scale_smoke(smoke):
 
 def test_nothing_is_run_twice(smoke, softbellman, monkeypatch):
     folder, _ = smoke
-    monkeypatch.setattr(compare, "train_locally", lambda *_: pytest.fail("there is nothing to train"))
+    monkeypatch.setattr(Local, "train", lambda *_: pytest.fail("there is nothing to train"))
     study = folder / "runs" / "paper-smoke"
     before = {file: file.stat().st_mtime_ns for file in study.glob("runs/**/*") if file.is_file()}
     code, out, _ = softbellman("paper", "run", "figure-3", "--out", study)

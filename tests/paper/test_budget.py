@@ -34,18 +34,21 @@ def test_what_is_left_is_summed_up(tmp_path):
 def test_a_calibration_takes_the_second_phase_of_as_many_runs_as_there_are_workers():
     comparison, seen = plan_runs(SMOKE, ["double(max)"], None), []
 
-    def engine(tasks, workers, on_event, check):
-        for task in tasks:
-            study = Study(task.study)
-            seen.append(study)
-            run = next(run for run in study.runs if f"seed-{run.seed}" in task.group)
-            writer = RunWriter(run, MetricsRow._fields)
-            for phase, clock in ((1, 60.0), (2, 60.0 + 4.0 * (run.seed + 1))):
-                writer.row(row(phase, 2, 0, 0, 1)._replace(seconds=clock))
-            save_params(run.path / "best.safetensors", {"layer": {"w": [0.0] * 100}}, 1, 0.0)
-            writer.status("finished")
+    class Writes:
+        capacity, process_bytes, spec = 2, 0, "local"
 
-    found = budget.calibrate(comparison, TWO, engine)
+        def train(self, tasks, on_event, check):
+            for task in tasks:
+                study = Study(task.study)
+                seen.append(study)
+                run = next(run for run in study.runs if f"seed-{run.seed}" in task.group)
+                writer = RunWriter(run, MetricsRow._fields)
+                for phase, clock in ((1, 60.0), (2, 60.0 + 4.0 * (run.seed + 1))):
+                    writer.row(row(phase, 2, 0, 0, 1)._replace(seconds=clock))
+                save_params(run.path / "best.safetensors", {"layer": {"w": [0.0] * 100}}, 1, 0.0)
+                writer.status("finished")
+
+    found = budget.calibrate(comparison, TWO._replace(engine=Writes()))
     assert len(seen) == 2 and seen[0].environments == ["minatar/breakout"] and seen[0].operators == ["double(max)"]
     assert found.steps_per_second == pytest.approx(10_000 / 4 + 10_000 / 8)
     assert 800 <= found.run_bytes <= 2_000

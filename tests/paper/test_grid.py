@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from softbellman.paper.grid import SCALES, find_scale, open_study, operators, plan_runs
-from softbellman.running.compare import train
+from softbellman.running.compare import train_comparison
 from softbellman.running.comparison import Resources, prepare
 from softbellman.running.launch import outcome
 from softbellman.study.groups import Group, open_group
@@ -59,7 +59,7 @@ def test_what_another_view_began_is_left_as_it_is(tmp_path):
     Group.create(study, [of["softmax(1)"][0], of["softmax(30)"][0]])
 
     def work(*specs):
-        found = plan_runs(SMOKE, specs, study).work(study.path, 1)
+        found = plan_runs(SMOKE, specs, study).work(study.path, Resources(1, 1))
         begun = [[run.operator for run in group.runs] for group in found.begun]
         return begun, [str(run) for runs in found.fresh for run in runs]
 
@@ -79,13 +79,18 @@ def test_only_what_a_view_needs_is_trained(tmp_path):
     )
     trained = []
 
-    def engine(tasks, workers, on_event, check):
-        for task in tasks:
-            for run in open_group(Study(task.study), task.group).runs:
-                trained.append((run.operator, run.seed))
-                write_status(run, "finished")
+    class Finishes:
+        capacity, process_bytes, spec = 1, 0, "local"
 
-    grown = train(plan_runs(SMOKE, ["double(max)"], study), study.path, Resources(1, 1), quiet=True, engine=engine)
+        def train(self, tasks, on_event, check):
+            for task in tasks:
+                for run in open_group(Study(task.study), task.group).runs:
+                    trained.append((run.operator, run.seed))
+                    write_status(run, "finished")
+
+    resources = Resources(1, 1, engine=Finishes())
+
+    grown = train_comparison(plan_runs(SMOKE, ["double(max)"], study), study.path, resources, quiet=True)
     assert sorted(trained) == [("double(max)", 0), ("double(max)", 1)]
     assert grown.operators == ["max", "double(max)"]
     assert outcome(grown, ["double(max)"]) == [] and len(outcome(grown)) == 1

@@ -16,13 +16,14 @@ import pytest
 import softbellman as sb
 from softbellman import config as configs
 from softbellman import operators as ops
-from softbellman.running import compare as module
 from softbellman.running import comparison as comparison_module
 from softbellman.running import group_training as groups
-from softbellman.running.compare import train
+from softbellman.running.compare import train_comparison
 from softbellman.running.comparison import Resources, prepare, resources_for
 from softbellman.running.engines import Event
+from softbellman.running.here import Here
 from softbellman.running.launch import outcome
+from softbellman.running.local import Local
 from softbellman.running.plan import Plan
 from softbellman.running.worker import work
 from softbellman.study.groups import open_group
@@ -31,6 +32,7 @@ from softbellman.study.store import Study
 from softbellman.training.metrics import MetricsRow
 
 from ..studies import TINY
+from ..studies import train as train_study
 
 CARTPOLE, OPERATORS = "gym/CartPole-v1", [ops.maximum(), ops.softmax(5.0)]
 SMALL = TINY | {"loop.test_episodes": 3, "loop.test_steps": 150, "loop.block_width": 2}
@@ -51,7 +53,9 @@ class InThisProcess:
     def __init__(self, disturb=None):
         self.trained, self.disturb = [], disturb
 
-    def __call__(self, tasks, workers, on_event, check):
+    capacity, process_bytes, spec = 2, 0, "here"
+
+    def train(self, tasks, on_event, check):
         for task in tasks:
             check()
             self.trained += [(run.operator, run.seed) for run in open_group(Study(task.study), task.group).runs]
@@ -66,7 +70,9 @@ class InThisProcess:
 
 
 def trained(out, *arguments, engine=None, **options):
-    return train(comparison(*arguments, **options), out, TWO, quiet=True, engine=engine or InThisProcess())
+    return train_comparison(
+        comparison(*arguments, **options), out, TWO._replace(engine=engine or InThisProcess()), quiet=True
+    )
 
 
 def rows(study, run=None):
@@ -113,7 +119,7 @@ def test_l5_l26_all_rows_load_by_one_call_and_no_two_runs_are_alike(compared):
 
 def test_a_run_of_a_comparison_is_the_run_that_train_makes(compared, tmp_path):
     alone = Study.create(tmp_path, CARTPOLE, [ops.softmax(5.0)], [3, 0], configured(), {}, [])
-    groups.train(alone)
+    train_study(alone)
     for run in alone.runs:
         ours = rows(compared).query("operator == 'softmax(5)'")
         ours = ours[ours["seed"] == run.seed].reset_index(drop=True)
@@ -166,7 +172,7 @@ def test_an_environment_that_has_become_another_is_refused(compared):
     planned = comparison()
     facts = planned.plans[0].facts | {"max_episode_steps": 200}
     with pytest.raises(ValueError, match="CartPole-v1: max_episode_steps 500 there, 200 asked for"):
-        planned._replace(plans=[planned.plans[0]._replace(facts=facts)]).work(compared.path, 2)
+        planned._replace(plans=[planned.plans[0]._replace(facts=facts)]).work(compared.path, TWO)
 
 
 def test_l48_a_study_json_alone_reruns_the_comparison(compared, tmp_path):
@@ -183,7 +189,7 @@ def test_a_study_of_the_older_format_grows_too(compared, tmp_path):
     (tmp_path / "study.json").write_text(json.dumps(old))
     study = Study(tmp_path)
     assert (study.environments, study.runs[0].path.parts[-4:]) == ([CARTPOLE], compared.runs[0].path.parts[-4:])
-    assert comparison(seeds=(0, 3, 9)).work(tmp_path, 1).sizes == [(CARTPOLE, 2), (CARTPOLE, 1)] * 2
+    assert comparison(seeds=(0, 3, 9)).work(tmp_path, Resources(1, 1)).sizes == [(CARTPOLE, 2), (CARTPOLE, 1)] * 2
 
 
 # ------------------------------------------------------------------------------------------------------------ stopped
@@ -216,7 +222,9 @@ def test_l3_l34_a_comparison_goes_on_after_stops_as_if_there_had_been_none(compa
 class Dying(InThisProcess):
     """Lets what `disturb` raises end all, as the death of every process would."""
 
-    def __call__(self, tasks, workers, on_event, check):
+    capacity, process_bytes, spec = 2, 0, "here"
+
+    def train(self, tasks, on_event, check):
         for task in tasks:
             study = Study(task.study)
             groups.train_group(
@@ -290,7 +298,7 @@ def assert_two_of_five(study, module_file):
 def test_l17_of_five_runs_the_two_that_are_well_finish_whatever_the_others_do(tmp_path, monkeypatch):
     """In one process, where a run can't be killed, so that the fourth leaves by another way than an exception."""
     planned = seeded(tmp_path, monkeypatch, "raise BaseException('killed')")
-    study = train(planned, tmp_path / "study", TWO, quiet=True, engine=InThisProcess())
+    study = train_comparison(planned, tmp_path / "study", TWO._replace(engine=InThisProcess()), quiet=True)
     file = tmp_path / "seeded.py"
     assert assert_two_of_five(study, file) == f"BaseException: killed ({file}, line 26)"
 
@@ -298,7 +306,7 @@ def test_l17_of_five_runs_the_two_that_are_well_finish_whatever_the_others_do(tm
 @pytest.mark.slow
 def test_l17_the_same_in_processes_one_of_which_is_killed(tmp_path, monkeypatch):
     planned = seeded(tmp_path, monkeypatch, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    study = train(planned, tmp_path / "study", TWO, quiet=True)
+    study = train_comparison(planned, tmp_path / "study", TWO, quiet=True)
     assert assert_two_of_five(study, tmp_path / "seeded.py") == "its process was killed by SIGKILL"
 
 
@@ -384,15 +392,15 @@ def test_each_operator_is_tried_with_each_environment(monkeypatch):
 
 def test_the_memory_is_that_of_the_groups_that_train_at_once(tmp_path, monkeypatch):
     planned = comparison(seeds=range(4))
-    found = planned.work(tmp_path, 1)
+    found = planned.work(tmp_path, Resources(1, 1))
     assert found.sizes == [(CARTPOLE, 2)] * 4 and not any(tmp_path.iterdir())
     one = planned.plans[0].replay_bytes
     assert [planned.replay_bytes(found, workers) for workers in (1, 3, 9)] == [2 * one, 6 * one, 8 * one]
-    monkeypatch.setattr(comparison_module, "PROCESS_BYTES", 1_000)
+    monkeypatch.setattr(Local, "process_bytes", 1_000)
     monkeypatch.setattr(comparison_module, "available_memory", lambda: 6 * one + 2_000)
-    assert planned.work(tmp_path, 2)
+    assert planned.work(tmp_path, Resources(2, 1))
     with pytest.raises(MemoryError, match=f"{6 * one + 3_000:,} bytes needed .* lower --workers, learner.replay_cap"):
-        planned.work(tmp_path, 3)
+        planned.work(tmp_path, Resources(3, 1))
     text = " ".join(f"{label} {line}" for label, line in planned.summary(found, TWO))
     assert "runs 8, of which 8 are left to train, in 4 groups at once 2 of these, 2 threads each frames" in text
     assert f"memory {4 * one:,} bytes for the replays of the groups that train at once" in text
@@ -426,7 +434,7 @@ def test_l27_what_a_comparison_was_begun_with_it_goes_on_with(compared, monkeypa
 
 
 def test_compare_in_python(compared, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(module, "train_locally", InThisProcess())
+    monkeypatch.setattr(Local, "train", lambda _, *asked: InThisProcess().train(*asked))
     monkeypatch.chdir(tmp_path)
     values = {name: value for name, value in SMALL.items() if name != "loop.steps"}
     study = sb.compare(CARTPOLE, ["max", ops.softmax(5.0)], [0, 3], 400, settings=values, threads=2, workers=2)
@@ -443,7 +451,8 @@ def test_compare_in_python(compared, tmp_path, monkeypatch, capsys):
 
 
 def test_words_and_numbers_of_numpy_say_what_lists_and_ints_say(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "train_locally", engine := InThisProcess())
+    engine = InThisProcess()
+    monkeypatch.setattr(Local, "train", lambda _, *asked: engine.train(*asked))
     monkeypatch.setenv("HOME", str(tmp_path))
     values = {name: value for name, value in SMALL.items() if name != "loop.steps"}
     of_numpy = {name: np.int64(value) for name, value in values.items()} | {"learner.gamma": np.float32(0.9)}
@@ -499,3 +508,47 @@ def test_what_a_users_code_raises_before_training_names_its_line(tmp_path, monke
             sb.compare(environment, operator)
         assert caught.value.__cause__ is not None and str(caught.value).count("faulty.py") == 1
     assert not (tmp_path / "runs").exists()
+
+
+def test_train_in_python_is_a_comparison_of_one_in_this_process(compared, tmp_path):
+    values = {name: value for name, value in SMALL.items() if name != "loop.steps"}
+    study = sb.train(CARTPOLE, ops.softmax(5.0), [3], 400, settings=values, out=tmp_path / "study", quiet=True)
+    assert study.record["engine"] == "here" and study.operators == ["softmax(5)"]
+    same = rows(compared).query("operator == 'softmax(5)' and seed == 3").reset_index(drop=True)
+    pd.testing.assert_frame_equal(rows(study), same, check_exact=True)
+
+
+class Backwards:
+    """An engine of a user's own: the last group first, each told of in words of its own."""
+
+    spec, process_bytes = "mine:Backwards", 0
+
+    def __init__(self, capacity=1):
+        self.capacity, self.trained = capacity, []
+
+    def train(self, tasks, on_event, check):
+        for task in reversed(tasks):
+            self.trained.append(task.group)
+            Here().train([task], on_event, check)
+
+
+def test_an_engine_of_ones_own_is_passed_in(compared, tmp_path):
+    engine, values = Backwards(), {name: value for name, value in SMALL.items() if name != "loop.steps"}
+    options = {"settings": values, "out": tmp_path / "study", "quiet": True}
+    study = sb.compare(CARTPOLE, OPERATORS, [0, 3], 400, engine=engine, **options)
+    assert study.record["engine"] == "mine:Backwards" and study.record["workers"] == 1
+    assert engine.trained == sorted(engine.trained, reverse=True) and len(engine.trained) == 2
+    pd.testing.assert_frame_equal(rows(study), rows(compared), check_exact=True)
+
+
+def test_an_engine_is_found_by_its_words(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text("class Nothing:\n    def __init__(self, capacity):\n        pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for spec, said in (
+        ("cloud", "unknown engine 'cloud'; there are local, here, and module:function"),
+        ("nowhere:Engine", "engine nowhere:Engine: cannot import 'nowhere'"),
+        ("mine:Missing", "module 'mine' has no 'Missing'"),
+        ("mine:Nothing", "engine mine:Nothing makes a Nothing, which has no train"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(said)):
+            sb.compare(CARTPOLE, "max", 1, engine=spec, out=tmp_path / "study")

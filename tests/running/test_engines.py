@@ -12,8 +12,9 @@ import time
 
 import pytest
 
-from softbellman.running import engines
-from softbellman.running.engines import DETERMINISTIC, Task, share, train_locally, xla_flags
+from softbellman.running import engines, local
+from softbellman.running.engines import DETERMINISTIC, Task, share, xla_flags
+from softbellman.running.local import Local
 
 # A worker that does what its group is named after; `say` tells an event.
 WORKER = """
@@ -53,12 +54,12 @@ def trained(tmp_path, monkeypatch):
     (tmp_path / "worker.py").write_text(
         textwrap.dedent(WORKER) + "".join(f"if name.startswith({name!r}):\n    {act}\n" for name, act in ENDS.items())
     )
-    monkeypatch.setattr(engines, "COMMAND", (sys.executable, "-S", str(tmp_path / "worker.py")))
+    monkeypatch.setattr(local, "COMMAND", (sys.executable, "-S", str(tmp_path / "worker.py")))
 
     def train(*names, workers=2, check=lambda: None, **variables):
         heard = []
         tasks = [Task(tmp_path, name, False, variables) for name in names]
-        train_locally(tasks, workers, lambda task, event: heard.append((task.group, *event)), check)
+        Local(workers).train(tasks, lambda task, event: heard.append((task.group, *event)), check)
         return heard
 
     return train
@@ -158,7 +159,7 @@ def test_a_listener_that_fails_stops_the_workers_too(trained, tmp_path, monkeypa
 
     tasks = [Task(tmp_path, name, False, {}) for name in ("obedient", "well")]
     with pytest.raises(Enough):
-        train_locally(tasks, 2, fail, lambda: None)
+        Local(2).train(tasks, fail, lambda: None)
     assert (tmp_path / "saved").exists()
 
 
@@ -173,7 +174,7 @@ def test_where_the_system_has_no_place_for_temporary_files_the_study_has(trained
     monkeypatch.setattr(tempfile, "TemporaryDirectory", within)
     events = []
     task = Task(tmp_path, "well", False, {})
-    train_locally([task], 1, lambda _, event: events.append(event.kind), lambda: None)
+    Local(1).train([task], lambda _, event: events.append(event.kind), lambda: None)
     assert events[-1] == "ended" and "died" not in events
     assert not list(tmp_path.glob(".softbellman-*"))
 
@@ -264,14 +265,14 @@ def test_a_worker_whose_parent_does_not_wait_leaves_at_once(process):
 PARENT = """
     import sys
     from pathlib import Path
-    from softbellman.running import engines
-    from softbellman.running.engines import Task, train_locally
+    from softbellman.running import local
+    from softbellman.running.engines import Task
 
     def say(task, event):
         print(event.facts["text"], flush=True)
 
-    engines.COMMAND = (sys.executable, "-c", sys.argv[1])
-    train_locally([Task(Path("."), "a", False, {})], 1, say, lambda: None)
+    local.COMMAND = (sys.executable, "-c", sys.argv[1])
+    local.Local(1).train([Task(Path("."), "a", False, {})], say, lambda: None)
 """
 CHILD = """
     import json, os

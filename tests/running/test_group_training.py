@@ -12,12 +12,15 @@ import pytest
 
 from softbellman import config as configs
 from softbellman import operators as ops
-from softbellman.running import group_training as groups
+from softbellman.running.here import Here
+from softbellman.running.launch import find_work, launch
+from softbellman.running.progress import Silent
 from softbellman.study.files import load_params
 from softbellman.study.store import Study
 from softbellman.training.metrics import MetricsRow
 
 from ..studies import TINY, trained
+from ..studies import train as train_study
 
 CRASH = """
     import gymnasium
@@ -104,7 +107,7 @@ def test_a_study_alone_reruns_it(cartpole, tmp_path):
     operators = [ops.parse(spec) for spec in record["operators"]]
     facts = record["environment_facts"]
     again = Study.create(tmp_path, study.environments, operators, study.seeds, study.config, facts, [])
-    groups.train(again)
+    train_study(again)
     for first, second in zip(study.runs, again.runs, strict=True):
         pd.testing.assert_frame_equal(
             *(pd.read_csv(run.path / "metrics.csv").drop(columns="seconds") for run in (first, second)),
@@ -124,11 +127,27 @@ def crash(tmp_path, monkeypatch):
     sys.modules.pop("crash", None)
 
 
+@pytest.fixture
+def launched(crash):
+    """Trains that study in this process, as `train` does; returns what was told."""
+
+    def run():
+        notes = []
+
+        class Told(Silent):
+            note = notes.append
+
+        work = find_work(crash.runs, [], 1, 1)
+        launch(crash, work, engine=Here(), variables={}, progress=Told())
+        return notes
+
+    return run
+
+
 @pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
-def test_a_run_that_fails_says_why_and_where(crash, kind, tmp_path, monkeypatch):
+def test_a_run_that_fails_says_why_and_where(crash, launched, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.import_module("crash"), "Fault", kind)
-    with pytest.raises(ValueError, match="the simulator is gone"):
-        groups.train(crash)
+    assert launched() == []  # once is enough: it fails again in the same place
     status = json.loads((crash.runs[0].path / "status.json").read_text())
     said = f"gym/crash:Crash-v0 fails in step: {kind.__name__}: the simulator is gone"
     reason = f"{said} ({tmp_path / 'crash.py'}, line 20)"
@@ -136,11 +155,8 @@ def test_a_run_that_fails_says_why_and_where(crash, kind, tmp_path, monkeypatch)
     assert "in step" in (crash.runs[0].path / "error.txt").read_text()
 
 
-def test_a_run_that_is_stopped_says_so(crash):
-    def stop(done):
-        if done == 20:
-            raise KeyboardInterrupt
-
+def test_a_run_that_is_stopped_says_so(crash, launched, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("crash"), "Fault", KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
-        groups.train(crash, on_progress=stop)
+        launched()
     assert json.loads((crash.runs[0].path / "status.json").read_text())["state"] == "stopped"

@@ -29,9 +29,11 @@ OTHERS = {
 TRAIN = """
 import sys
 from pathlib import Path
-from softbellman.running import group_training as groups
+from softbellman.running.group_training import train_group
+from softbellman.study.groups import Group
 from softbellman.study.store import Study
-groups.train(Study(Path(sys.argv[1])))
+study = Study(Path(sys.argv[1]))
+train_group(study, Group.create(study, study.runs))
 """
 
 

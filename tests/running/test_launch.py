@@ -84,7 +84,9 @@ class Engine:
     def __init__(self, study, act):
         self.study, self.act, self.rounds = study, act, []
 
-    def __call__(self, tasks, workers, on_event, check):
+    capacity, spec = 2, "local"
+
+    def train(self, tasks, on_event, check):
         self.rounds.append([[run.seed for run in open_group(self.study, task.group).runs] for task in tasks])
         for task in tasks:
             check()
@@ -102,10 +104,19 @@ class Engine:
             on_event(task, Event("ended", {}))
 
 
+class Acting:
+    """An engine that does what a function says."""
+
+    capacity, spec = 2, "local"
+
+    def __init__(self, train):
+        self.train = train
+
+
 def launched(study, act, **options):
     engine = Engine(study, act)
     work = find_work(study.runs, open_groups(study), 2, 2, **options)
-    launch(study, work, engine=engine, workers=2, variables={"NPROC": "1"}, progress=reporter(1, 1, quiet=True))
+    launch(study, work, engine=engine, variables={"NPROC": "1"}, progress=reporter(1, 1, quiet=True))
     return engine.rounds
 
 
@@ -173,14 +184,14 @@ def test_a_launch_that_is_cut_short_leaves_groups_that_go_on_as_they_were_compos
 
 def test_a_group_that_is_not_what_it_was_is_refused_and_the_others_are_trained(study):
     class Refusing(Engine):
-        def __call__(self, tasks, workers, on_event, check):
+        def train(self, tasks, on_event, check):
             on_event(tasks[1], Event("refused", {"reason": "other settings", "report": ""}))
-            super().__call__([tasks[0]], workers, on_event, check)
+            super().train([tasks[0]], on_event, check)
 
     engine = Refusing(study, lambda seeds: (None, 0))
     work = find_work(study.runs, [], 2, 2)
     with pytest.raises(ValueError, match="other settings"):
-        launch(study, work, engine=engine, workers=2, variables={}, progress=reporter(1, 1, quiet=True))
+        launch(study, work, engine=engine, variables={}, progress=reporter(1, 1, quiet=True))
     assert engine.rounds == [[[1, 2]]]
     assert states(study) == ["finished", "finished", None, None]
     assert [group.path.name for group in open_groups(study)] == ["gym-X-v0-max-seed-3"]
@@ -189,14 +200,14 @@ def test_a_group_that_is_not_what_it_was_is_refused_and_the_others_are_trained(s
 def test_what_a_group_told_of_its_resumption_is_one_entry_in_study_json(study):
     facts = {"agent_steps": 5, "notes": ["not exact"], "provenance": {"threads": "1"}}
 
-    def engine(tasks, workers, on_event, check):
+    def trains(tasks, on_event, check):
         for task in tasks:
             on_event(task, Event("resumed", facts))
             for run in open_group(study, task.group).runs:
                 write_status(run, "finished")
 
     work = find_work(study.runs, [], 2, 2)
-    launch(study, work, engine=engine, workers=2, variables={}, progress=reporter(1, 1, quiet=True))
+    launch(study, work, engine=Acting(trains), variables={}, progress=reporter(1, 1, quiet=True))
     names = ["gym-X-v0-max-seed-1", "gym-X-v0-max-seed-3"]
     assert Study(study.path).record["resumptions"] == [
         {
@@ -230,7 +241,7 @@ def test_the_whole_study_is_told_as_one(study):
     (groups_there[0].path / "checkpoint").mkdir()
     (groups_there[0].path / "checkpoint" / "step-000000000300.safetensors").touch()
 
-    def engine(tasks, workers, on_event, check):
+    def trains(tasks, on_event, check):
         for task in tasks:
             group = open_group(study, task.group)
             on_event(task, Event("progress", {"agent_steps": 400}))
@@ -241,7 +252,7 @@ def test_the_whole_study_is_told_as_one(study):
             on_event(task, Event("ended", {}))
 
     work = find_work(study.runs, groups_there, 2, 2)
-    launch(study, work, engine=engine, workers=2, variables={}, progress=Told())
+    launch(study, work, engine=Acting(trains), variables={}, progress=Told())
     assert lines == [
         ("over", 1, ""),
         ("steps", 100_000 + 600),

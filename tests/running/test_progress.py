@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from softbellman.running import progress as module
-from softbellman.running.progress import reporter, study_reporter
+from softbellman.running.progress import reporter
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def clock(monkeypatch):
 def told(clock, *, terminal=False, quiet=False, width=80):
     out = io.StringIO()
     progress = reporter(
-        10_000, 2, quiet=quiet, console=Console(file=out, force_terminal=terminal, width=width, color_system=None)
+        10_000, 1, quiet=quiet, console=Console(file=out, force_terminal=terminal, width=width, color_system=None)
     )
     for done in range(1, 10_001):
         clock[0] += 1 / 32  # exact in floating point
@@ -38,7 +38,7 @@ def test_l47_elsewhere_it_is_one_plain_line_per_interval(clock):
     assert "\x1b" not in text
     lines = text.splitlines()
     assert len(lines) == 10 + 2
-    assert lines[0] == "961 of 10,000 agent steps, 64 steps/s, 0:04:42 left, no test yet"
+    assert lines[0] == "961 of 10,000 agent steps, 32 steps/s, 0:04:42 left, no test yet"
     assert "softmax(5), seed 1: test phase 1, mean score 12.35 over 3 games" in lines
     assert lines[-1].endswith("last score 12.35")
 
@@ -48,7 +48,7 @@ def test_l47_on_a_terminal_it_is_a_bar_with_pace_time_left_and_score(clock):
     assert "\r" in text
     plain = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", text)
     last = [line for line in re.split(r"[\r\n]+", plain) if "agent steps" in line][-1]
-    assert re.match(r"10,000 / 10,000 agent steps .* 64/s, 0:00:00 left, score 12\.3", last)
+    assert re.match(r"10,000 / 10,000 agent steps .* 32/s, 0:00:00 left, score 12\.3", last)
     assert max(map(len, re.split(r"[\r\n]+", plain))) <= 80
     assert "softmax(5), seed 1: test phase 2, mean score 12.35 over 3 games" in plain
 
@@ -61,7 +61,7 @@ def told_of_a_study(clock, *, terminal=False, quiet=False):
     """Four runs of 2,500 agent steps, told of now and then; the second begins anew once."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=80, color_system=None)
-    progress = study_reporter(10_000, 4, quiet=quiet, console=console)
+    progress = reporter(10_000, 4, quiet=quiet, console=console)
     for number in range(1, 201):
         clock[0] += 0.5
         progress.steps(50 * number if number != 100 else 3_000)

@@ -22,12 +22,13 @@ from softbellman import operators as ops
 from softbellman.running import group_training as groups
 from softbellman.running.stopping import EXIT_CODE, Stopped, StopRequests
 from softbellman.study import provenance, writer
-from softbellman.study.matching import require_same
+from softbellman.study.matching import require_within
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 from softbellman.training.host_loop import Diverged
 
 from ..studies import TINY
+from ..studies import train as train_study
 
 SMALL = TINY | {"loop.test_episodes": 3, "loop.test_steps": 150, "checkpoint.minutes": 60.0}
 AT_EVERY_STEP = SMALL | {"checkpoint.minutes": 0.0}
@@ -70,7 +71,7 @@ def assert_equal(one, other):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     study = study_of(tmp_path_factory.mktemp("studies") / "undisturbed", seeds=(0, 3))
-    groups.train(study)
+    train_study(study)
     return study
 
 
@@ -78,7 +79,7 @@ def undisturbed(tmp_path_factory):
 def killed(tmp_path_factory):
     study = study_of(tmp_path_factory.mktemp("studies") / "killed", AT_EVERY_STEP, seeds=(0, 3))
     with pytest.raises(Killed):
-        groups.train(study, on_progress=killed_at(257))
+        train_study(study, on_progress=killed_at(257))
     return study
 
 
@@ -97,7 +98,7 @@ def checkpoints(study):
 
 def test_l3_l34_a_study_goes_on_as_if_it_had_not_been_stopped(begun, undisturbed):
     notes = []
-    groups.train(begun, on_note=notes.append)
+    train_study(begun, on_note=notes.append)
     assert notes == ["goes on from agent step 257, exactly as it was"]
     assert_equal(begun, undisturbed)
     (resumption,) = json.loads((begun.path / "study.json").read_text())["resumptions"]
@@ -109,11 +110,11 @@ def test_l3_l34_a_study_goes_on_as_if_it_had_not_been_stopped(begun, undisturbed
 def test_a_run_that_is_given_more_steps_is_the_run_that_had_them_from_the_start(undisturbed, tmp_path):
     study = study_of(tmp_path / "study", AT_EVERY_STEP | {"loop.steps": 300}, seeds=(0, 3))
     with pytest.raises(Killed):
-        groups.train(study, on_progress=killed_at(257))
+        train_study(study, on_progress=killed_at(257))
     longer = configs.replaced(study.config, "loop.steps", 400)
-    require_same(study, study.environments[0], study.operators, study.seeds, longer)
+    require_within(study, study.environments, study.operators, study.seeds, longer, {})
     study.take_config(longer, ["train", "--steps", "400"])
-    groups.train(Study(study.path))
+    train_study(Study(study.path))
     assert_equal(study, undisturbed)
     assert Study(study.path).record["command"] == ["train", "--steps", "400"]
 
@@ -121,7 +122,7 @@ def test_a_run_that_is_given_more_steps_is_the_run_that_had_them_from_the_start(
 def test_a_budget_that_is_too_small_or_too_late_is_refused(begun, undisturbed):
     def ask(study, steps):
         config = configs.replaced(study.config, "loop.steps", steps)
-        require_same(study, study.environments[0], study.operators, study.seeds, config)
+        require_within(study, study.environments, study.operators, study.seeds, config, {})
 
     ask(begun, 257)
     with pytest.raises(ValueError, match=r"loop\.steps 400 there, 256 asked for: 257 are taken already"):
@@ -135,11 +136,11 @@ def test_l34_rows_after_the_checkpoint_are_written_again_and_not_twice(begun, un
     """The newest checkpoint is of before the first test phase; its row is in the file already."""
     early = study_of(begun.path.with_name("early"), AT_EVERY_STEP, seeds=(0, 3))
     with pytest.raises(Killed):
-        groups.train(early, on_progress=killed_at(150))
+        train_study(early, on_progress=killed_at(150))
     shutil.rmtree(begun.path / "groups")
     shutil.copytree(early.path / "groups", begun.path / "groups")
     assert len(rows(begun)) == 1
-    groups.train(begun)
+    train_study(begun)
     assert_equal(begun, undisturbed)
     frame = pd.read_csv(begun.runs[0].path / "metrics.csv")
     assert frame["agent_steps"].is_monotonic_increasing and frame["epoch"].tolist() == [1, 2]
@@ -157,7 +158,7 @@ def test_l34_a_column_that_is_new_shifts_no_other(begun, undisturbed, monkeypatc
         return found
 
     monkeypatch.setattr(groups.Checkpoints, "newest", older)
-    groups.train(begun)
+    train_study(begun)
     expected = rows(undisturbed)
     expected.loc[0, "q_std"] = np.nan
     pd.testing.assert_frame_equal(rows(begun), expected, check_exact=True)
@@ -166,7 +167,7 @@ def test_l34_a_column_that_is_new_shifts_no_other(begun, undisturbed, monkeypatc
 def test_l21_a_spoilt_checkpoint_is_told_of_and_the_one_before_used(begun, undisturbed):
     newest, notes = checkpoints(begun)[-1], []
     newest.write_bytes(newest.read_bytes()[:-1])
-    groups.train(begun, on_note=notes.append)
+    train_study(begun, on_note=notes.append)
     assert str(newest) in notes[0] and notes[1] == "goes on from agent step 256, exactly as it was"
     assert_equal(begun, undisturbed)
 
@@ -175,7 +176,7 @@ def test_without_any_checkpoint_the_run_begins_again_and_what_it_wrote_is_kept(b
     kept = networks(begun)
     shutil.rmtree(begun.path / "groups")
     notes = []
-    groups.train(begun, on_note=notes.append)
+    train_study(begun, on_note=notes.append)
     assert all("the run begins again" in note for note in notes) and len(notes) == 2
     assert_equal(begun, undisturbed)
     aside = begun.runs[0].path.with_name("seed-0.before-1")
@@ -185,8 +186,8 @@ def test_without_any_checkpoint_the_run_begins_again_and_what_it_wrote_is_kept(b
 def test_a_study_that_is_over_is_left_alone(undisturbed):
     before = {path: path.read_bytes() for path in undisturbed.path.rglob("*") if path.is_file()}
     notes = []
-    groups.train(undisturbed, on_note=notes.append)
-    assert notes == ["every run of this study is over; nothing was done"]
+    train_study(undisturbed, on_note=notes.append)
+    assert notes == []
     assert {path: path.read_bytes() for path in undisturbed.path.rglob("*") if path.is_file()} == before
 
 
@@ -195,7 +196,7 @@ def test_what_is_no_longer_the_same_is_said(begun, monkeypatch):
     now["versions"] = now["versions"] | {"jax": "9.9.9"}
     monkeypatch.setattr(groups, "provenance", lambda: now)
     notes = []
-    groups.train(begun, on_note=notes.append)
+    train_study(begun, on_note=notes.append)
     then = begun.record["provenance"]
     assert notes == [
         "goes on from agent step 257",
@@ -211,16 +212,16 @@ def test_a_study_json_that_was_changed_meanwhile_is_refused(begun):
     (begun.path / "study.json").write_text(json.dumps(record))
     files = checkpoints(begun)
     with pytest.raises(ValueError, match=rf"other settings: learner.learning_rate {then} then, 0.5 now"):
-        groups.train(Study(begun.path))
+        train_study(Study(begun.path))
     assert checkpoints(begun) == files and len(rows(begun)) == 1
 
 
 def test_l22_without_the_replay_it_goes_on_with_an_empty_one_and_says_so(tmp_path):
     study, notes = study_of(tmp_path / "study", AT_EVERY_STEP | {"checkpoint.replay": False}), []
     with pytest.raises(Killed):
-        groups.train(study, on_progress=killed_at(150))
+        train_study(study, on_progress=killed_at(150))
     assert checkpoints(study)[-1].stat().st_size < 500_000
-    groups.train(study, on_note=notes.append)
+    train_study(study, on_note=notes.append)
     assert notes[0] == "goes on from agent step 150" and "not exact: the replay was not saved" in notes[1]
     assert read_status(study.runs[0]) == "finished"
 
@@ -234,7 +235,7 @@ def test_l21_checkpoints_that_cant_be_written_are_told_of_and_training_goes_on(t
 
     study, notes = study_of(tmp_path / "study", AT_EVERY_STEP, seeds=(0, 3)), []
     monkeypatch.setattr(groups.Checkpoints, "save", full)
-    groups.train(study, on_note=notes.append)
+    train_study(study, on_note=notes.append)
     assert "a checkpoint in" in notes[0] and "No space left on device; training goes on" in notes[0]
     assert_equal(study, undisturbed)
 
@@ -244,7 +245,7 @@ def test_a_disk_too_small_for_the_checkpoints_is_said_beforehand(tmp_path, monke
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
     study, notes = study_of(tmp_path / "study"), []
     with pytest.raises(Killed):
-        groups.train(study, on_note=notes.append, on_progress=killed_at(3))
+        train_study(study, on_note=notes.append, on_progress=killed_at(3))
     assert "checkpoints can come to 2,400,000 bytes" in notes[0] and "1,000,000 left" in notes[0]
 
 
@@ -264,7 +265,7 @@ def test_l42_rows_that_cant_be_written_are_written_later(tmp_path, undisturbed, 
         if done == 100:
             monkeypatch.setattr(writer, "write_atomically", sometimes)
 
-    groups.train(study, on_note=notes.append, on_progress=then_fail)
+    train_study(study, on_note=notes.append, on_progress=then_fail)
     assert len(notes) == 1 and "metrics.csv could not be written: Permission denied; training goes on" in notes[0]
     assert_equal(study, undisturbed)
 
@@ -279,10 +280,10 @@ def test_what_cant_be_written_at_the_end_leaves_the_run_unfinished_and_it_can_go
 
     study, notes = study_of(tmp_path / "study", seeds=(0, 3)), []
     with pytest.raises(OSError, match=r"No space left on device: .*seed-0/final\.safetensors"):
-        groups.train(study, on_note=notes.append, on_progress=then_full)
-    assert [read_status(run) for run in study.runs] == ["failed", "failed"] and checkpoints(study)
+        train_study(study, on_note=notes.append, on_progress=then_full)
+    assert [read_status(run) for run in study.runs] == ["running", "running"] and checkpoints(study)
     monkeypatch.undo()
-    groups.train(study, on_note=notes.append)
+    train_study(study, on_note=notes.append)
     assert_equal(study, undisturbed)
 
 
@@ -292,7 +293,7 @@ def test_l42_a_logger_that_fails_does_not_stop_training(tmp_path, undisturbed, w
         raise RuntimeError("the server is away")
 
     study, notes = study_of(tmp_path / "study", seeds=(0, 3)), []
-    groups.train(study, on_note=notes.append, **{what: fail})
+    train_study(study, on_note=notes.append, **{what: fail})
     place = f"{__file__}, line {fail.__code__.co_firstlineno + 1}"
     assert notes == [
         f"what reports on training failed, and training goes on: RuntimeError: the server is away ({place})"
@@ -329,15 +330,16 @@ def test_a_loss_that_is_not_finite_marks_the_run_and_says_where_its_last_good_st
     )
     notes = []
     with pytest.raises(Diverged):
-        groups.train(study, on_note=notes.append)
+        train_study(study, on_note=notes.append)
     status = json.loads((study.runs[0].path / "status.json").read_text())
     assert status["state"] == "diverged" and 250 < status["agent_steps"] <= 400
     assert f"the loss was not finite at agent step {status['agent_steps']}" in status["reason"]
     assert "lower learner.learning_rate" in status["hint"]
     saved = max(int(file.stem.removeprefix("step-")) for file in checkpoints(study))
     assert saved < status["agent_steps"] and f"the last good state is of agent step {saved}, in" in notes[-1]
-    groups.train(study, on_note=notes.append)  # it would come to the same end
-    assert notes[-1] == "every run of this study is over; nothing was done"
+    told = len(notes)
+    train_study(study, on_note=notes.append)  # it would come to the same end
+    assert len(notes) == told
 
 
 # ------------------------------------------------------------------------------------------------------------- locks
@@ -345,7 +347,7 @@ def test_a_loss_that_is_not_finite_marks_the_run_and_says_where_its_last_good_st
 
 def test_l34_a_second_process_is_refused(begun):
     with begun.locked(), pytest.raises(ValueError, match=rf"trained by another process \(process {os.getpid()}\)"):
-        groups.train(Study(begun.path))
+        train_study(Study(begun.path))
 
 
 def test_l34_a_dead_process_holds_no_lock(begun):
@@ -385,9 +387,9 @@ def test_a_file_system_without_links_locks_and_syncs_will_do_and_each_weakness_i
     monkeypatch.setattr(fcntl, "flock", lacking(errno.ENOLCK))
     study, notes = study_of(tmp_path / "study", AT_EVERY_STEP, seeds=(0, 3)), []
     with pytest.raises(Killed):
-        groups.train(study, on_progress=killed_at(257), on_note=notes.append)
+        train_study(study, on_progress=killed_at(257), on_note=notes.append)
     assert len(notes) == 2 and "has no locks" in notes[0] and "can't sync directories" in notes[1]
-    groups.train(study)
+    train_study(study)
     assert_equal(study, undisturbed)
     assert not list(study.path.rglob(".lock.held"))
 
@@ -404,13 +406,13 @@ def test_a_stop_that_is_asked_for_comes_between_two_steps(tmp_path, undisturbed)
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(Stopped):
-        groups.train(study, on_progress=interrupt, on_note=notes.append)
+        train_study(study, on_progress=interrupt, on_note=notes.append)
     assert notes == ["stopping: the state is saved first; once more to leave at once"]
     assert signal.getsignal(signal.SIGINT) == before
     assert [file.name for file in checkpoints(study)] == ["step-000000000124.safetensors"]
     status = json.loads((study.runs[0].path / "status.json").read_text())
     assert status == {"state": "stopped", "agent_steps": 124} and not (study.runs[0].path / "error.txt").exists()
-    groups.train(study)
+    train_study(study)
     assert_equal(study, undisturbed)
 
 
@@ -425,11 +427,11 @@ def test_signals_that_announce_an_end_save_the_state_however_often_they_come(num
                 os.kill(os.getpid(), each)
 
     with pytest.raises(Stopped):
-        groups.train(study, on_progress=announce, on_note=notes.append)
+        train_study(study, on_progress=announce, on_note=notes.append)
     assert notes == ["stopping: the state is saved first"] and signal.getsignal(number) == signal.SIG_DFL
     assert [file.name for file in checkpoints(study)] == ["step-000000000124.safetensors"]
     assert {read_status(run) for run in study.runs} == {"stopped"}
-    groups.train(study)
+    train_study(study)
     assert_equal(study, undisturbed)
 
 
@@ -461,9 +463,9 @@ def test_a_test_phase_is_broken_off_for_a_stop(tmp_path, undisturbed, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(groups.HostLoop, "test", interrupted)
         with pytest.raises(Stopped):
-            groups.train(study)
+            train_study(study)
     assert checkpoints(study)[-1].name == "step-000000000200.safetensors"
-    groups.train(study)
+    train_study(study)
     assert_equal(study, undisturbed)
 
 

@@ -8,13 +8,14 @@ import pytest
 
 from softbellman import config as configs
 from softbellman import operators as ops
-from softbellman.running import group_training as groups
 from softbellman.running import play
 from softbellman.running.build import make_network, obs_scale
 from softbellman.running.comparison import Resources, prepare
 from softbellman.running.plan import plan
 from softbellman.study.files import load_params
 from softbellman.study.store import Study
+
+from ..studies import train as train_study
 
 SMALL = {
     "loop.steps": 300,
@@ -78,7 +79,7 @@ def trained(tmp_path_factory):
     studies = {}
     for name in VARIANTS:
         studies[name] = created(tmp_path_factory.mktemp("scaling") / name, planned(f"gym/{name}-v0"))
-        groups.train(studies[name])
+        train_study(studies[name])
     return studies
 
 
@@ -163,7 +164,7 @@ def test_a_study_from_before_scales_were_recorded_divides_uint8_by_255(tmp_path,
     """In tests, in training that goes on, and in what the plan says."""
     old = forget_scale(created(tmp_path / "old", planned("gym/Bits-v0")))
     networks = []
-    monkeypatch.setattr("softbellman.running.plan.mlp", lambda *_, scale, hidden=(): networks.append(scale))
+    monkeypatch.setattr("softbellman.running.build.mlp", lambda *_, scale, hidden=(): networks.append(scale))
     make_network.cache_clear()
     facts = old.record["environment_facts"]["gym/Bits-v0"]
     assert obs_scale("gym/Bits-v0", facts, old.config) == 255.0
@@ -178,13 +179,13 @@ def test_a_study_from_before_scales_were_recorded_divides_uint8_by_255(tmp_path,
 
 def test_an_old_study_trains_and_is_tested_as_it_began(tmp_path, monkeypatch):
     old = forget_scale(created(tmp_path / "old", planned("gym/Bits-v0")))
-    groups.train(old)
+    train_study(old)
     one = np.float32([1, 0, 0, 0, 0, 0, 0, 0])
     np.testing.assert_allclose(values_at_state_0(old, monkeypatch), by_hand(old, one / 255), rtol=1e-5)
 
 
 def test_an_old_comparison_grows_and_a_changed_scale_is_another_study(tmp_path, monkeypatch):
-    monkeypatch.setattr("softbellman.running.compare.require_elsewhere", lambda environments: None)
+    monkeypatch.setattr("softbellman.running.comparison.require_elsewhere", lambda environments: None)
     config = planned("gym/Bits-v0").config
     comparison = prepare(["gym/Bits-v0"], [ops.maximum()], [0], config)
 
@@ -193,12 +194,12 @@ def test_an_old_comparison_grows_and_a_changed_scale_is_another_study(tmp_path, 
         return forget_scale(Study.create(tmp_path / folder, *asked, workers=1), **facts)
 
     old = study("old")
-    assert comparison.work(old.path, 1).sizes == [("gym/Bits-v0", 1)]
-    shown = comparison.going_on(old).summary(comparison.work(old.path, 1), Resources(1, 1))
+    assert comparison.work(old.path, Resources(1, 1)).sizes == [("gym/Bits-v0", 1)]
+    shown = comparison.going_on(old).summary(comparison.work(old.path, Resources(1, 1)), Resources(1, 1))
     assert dict(shown)["observations"] == "uint8 [8], divided by 255"
     other = study("other", obs_scale=9.0)
     with pytest.raises(ValueError, match=r"gym/Bits-v0: obs_scale 9\.0 there, 1\.0 asked for"):
-        comparison.work(other.path, 1)
+        comparison.work(other.path, Resources(1, 1))
 
 
 @pytest.mark.parametrize("scale", ["255", None, 0.0, -1.0, float("nan"), float("inf"), [], [1.0, "x"], True, {}])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from softbellman import operators as ops
-from softbellman.cli import comparing, paper, theory, training
+from softbellman.cli import paper, results, theory, training
 from softbellman.cli.arguments import parse
 from softbellman.cli.commands import COMMANDS, Operators
 from softbellman.cli.tables import complain, print_table
@@ -120,11 +120,11 @@ def _operators(command: Operators) -> int:
 
 _HANDLERS: dict[str, Callable[[Any], int]] = {
     "train": training.train,
-    "compare": comparing.compare,
-    "report": comparing.report,
+    "compare": training.compare,
+    "report": results.report,
     "resume": training.resume,
-    "evaluate": training.evaluate,
-    "watch": training.watch,
+    "evaluate": results.evaluate,
+    "watch": results.watch,
     "operators": _operators,
     "solve": theory.solve,
     "simulate bias": theory.simulate_bias,

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from tyro.conf import DisallowNone, Positional, arg
 
 from softbellman.config import Config, Preset, preset
+from softbellman.running.engines import HERE, LOCAL
 
 # A number or path that may be left out; None is what it then is, and nothing that could be typed.
 _Integer = DisallowNone[int | None]
@@ -62,10 +63,12 @@ class Train(Training):
         operator: what a target makes of the next state's values: `max`, `mean`, `softmax(5)` or `softmax:5`,
             `mellowmax(5)`, `double(softmax(5))`, or `package.module:name` for one of your own.
         seed: seed of the run; 0 if neither this nor `--seeds` is given.
-        seeds: seeds of several runs that train together, instead of `--seed`.
+        seeds: seeds of several runs, instead of `--seed`.
         out: directory to make for the study; by default `runs/` and its environment, operator and seed. If the same
             study is there already, it goes on.
         threads: threads of the learner; by default all cores. Results repeat for the same number only.
+        engine: what trains: `here`, this process; `local`, processes on this machine; or `module:function`, one of your
+            own.
     """
 
     environment: Annotated[str, Positional, arg(metavar="ENV")]
@@ -74,6 +77,7 @@ class Train(Training):
     seeds: DisallowNone[tuple[int, ...] | None] = None
     out: _Path = None
     threads: _Integer = None
+    engine: str = HERE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +96,7 @@ class Compare(Training):
             other is done again.
         workers: groups of runs that train at once, each in a process of its own; by default one for each core.
         threads: threads of each worker; by default the cores for each. Results repeat for the same number only.
+        engine: what trains, as for `train`.
         retry_failed: tries runs again that have failed.
     """
 
@@ -102,6 +107,7 @@ class Compare(Training):
     out: _Path = None
     workers: _Integer = None
     threads: _Integer = None
+    engine: str = LOCAL
     retry_failed: bool = False
 
 
@@ -111,9 +117,10 @@ class Resume:
 
     Attributes:
         study: its directory.
-        workers: groups that train at once, of a comparison; by default as many as its threads leave cores for.
+        workers: groups that train at once; by default as many as their threads leave cores for.
         threads: threads of the learner; by default as many as it was begun with, which is what results repeat for.
-        retry_failed: tries runs of a comparison again that have failed.
+        engine: what trains, as for `train`; by default that with which the study was begun.
+        retry_failed: tries runs again that have failed, as an engine in this process does by itself.
         inexact: goes on also where the game under way can't be played again up to where it was.
         quiet: prints nothing but errors.
     """
@@ -121,6 +128,7 @@ class Resume:
     study: Annotated[Path, Positional, arg(metavar="DIR")]
     workers: _Integer = None
     threads: _Integer = None
+    engine: DisallowNone[str | None] = None
     retry_failed: bool = False
     inexact: bool = False
     quiet: bool = False

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from softbellman.cli.commands import PaperCheck, PaperList, PaperPage, PaperRun
-from softbellman.cli.comparing import leave_memory_of_the_gpu
+from softbellman.cli.process import leave_memory_of_the_gpu
 from softbellman.cli.tables import complain, print_lines, print_table
 from softbellman.running.stopping import EXIT_CODE
 
@@ -92,14 +92,14 @@ def page(command: PaperPage) -> int:
 def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study: "Study | None") -> int:
     """Trains what some operators lack, or says what it would take."""
     from softbellman.paper.grid import plan_runs
-    from softbellman.running.compare import train
+    from softbellman.running.compare import train_comparison
     from softbellman.running.comparison import resources_for
     from softbellman.running.launch import outcome
     from softbellman.running.stopping import Stopped
 
     comparison = plan_runs(scale, specs, study)
     resources = resources_for(comparison.cells, command.workers, None, study)
-    work = comparison.work(out, resources.workers)
+    work = comparison.work(out, resources)
     print_lines([("scale", f"{scale.name}: {scale.summary}"), *comparison.summary(work, resources)])
     if command.dry_run:
         if work.sizes:
@@ -111,7 +111,7 @@ def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study:
     if not work.sizes:
         return 0
     try:
-        trained = train(comparison, out, resources, command=sys.argv[1:])
+        trained = train_comparison(comparison, out, resources, command=sys.argv[1:])
     except Stopped:
         return complain("stopped; the same command goes on", EXIT_CODE)
     faults = outcome(trained, comparison.trained)

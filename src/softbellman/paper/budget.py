@@ -9,9 +9,8 @@ from softbellman.analysis.scores import read_column
 from softbellman.config import Config, with_settings
 from softbellman.envs import is_device
 from softbellman.paper.results import duration
-from softbellman.running.compare import train
+from softbellman.running.compare import train_comparison
 from softbellman.running.comparison import Comparison, Resources, prepare
-from softbellman.running.engines import Engine
 from softbellman.running.launch import Work
 
 DEVICE_STEPS, HOST_STEPS = 10_000, 1_500  # agent steps of a phase of the calibration
@@ -32,7 +31,7 @@ class Calibration(NamedTuple):
     told: str
 
 
-def calibrate(comparison: Comparison, resources: Resources, engine: Engine | None = None) -> Calibration:
+def calibrate(comparison: Comparison, resources: Resources) -> Calibration:
     """Train as many runs side by side as there are workers, two short phases each, and take the pace of the second.
 
     In the first one programs are compiled. Updates begin early, tests have the share of the time that they will have.
@@ -40,14 +39,13 @@ def calibrate(comparison: Comparison, resources: Resources, engine: Engine | Non
     Args:
         comparison: what will be trained; its first environment and operator are calibrated with.
         resources: what it is trained with.
-        engine: what trains groups; None: processes on this machine.
     """
     environment, workers = comparison.environments[0], resources.workers
     steps = DEVICE_STEPS if is_device(environment) else HOST_STEPS
     config = _shortened(comparison.config, steps)
     short = prepare([environment], comparison.operators[:1], range(workers), config)
     with tempfile.TemporaryDirectory(prefix="softbellman-") as folder:
-        study = train(short, Path(folder) / "study", resources, quiet=True, engine=engine)
+        study = train_comparison(short, Path(folder) / "study", resources, quiet=True)
         clocks = [read_column(run, "seconds") for run in study.runs]
         size = max(sum(file.stat().st_size for file in run.path.glob("*.safetensors")) for run in study.runs)
     pace = sum(steps / (clock[1] - clock[0]) for clock in clocks)

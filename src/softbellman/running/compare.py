@@ -10,10 +10,10 @@ from softbellman.arguments import as_integer, as_list, as_path, is_one
 from softbellman.config import with_settings
 from softbellman.faults import faults_placed
 from softbellman.running.comparison import Comparison, Resources, prepare, resources_for
-from softbellman.running.engines import Engine, train_locally
+from softbellman.running.engines import HERE, LOCAL, Engine
 from softbellman.running.launch import Work, launch, outcome
 from softbellman.running.play import measure_chance
-from softbellman.running.progress import study_reporter
+from softbellman.running.progress import reporter
 from softbellman.study.groups import OVER
 from softbellman.study.matching import require_within
 from softbellman.study.provenance import provenance
@@ -21,7 +21,7 @@ from softbellman.study.runs import RunPath, read_status
 from softbellman.study.store import Study, study_in
 
 
-def train(
+def train_comparison(
     comparison: Comparison,
     out: Path,
     resources: Resources,
@@ -30,7 +30,6 @@ def train(
     retry_failed: bool = False,
     inexact: bool = False,
     quiet: bool = False,
-    engine: Engine | None = None,
 ) -> Study:
     """Trains what a comparison lacks, in its directory, which is made if it is not there.
 
@@ -42,7 +41,6 @@ def train(
         retry_failed: runs that failed are tried again; otherwise they are left alone.
         inexact: goes on also where that can't be done exactly.
         quiet: prints nothing but notes.
-        engine: what trains groups; None: processes on this machine.
 
     Returns:
         The study. Runs of it may have failed or diverged: see `launch.outcome`.
@@ -53,27 +51,26 @@ def train(
         Stopped: it was asked to stop by a signal, and every group's state is saved.
     """
     asked = (comparison.environments, comparison.operators, comparison.seeds, comparison.config, comparison.facts)
-    comparison.work(out, resources.workers, retry_failed=retry_failed)
+    comparison.work(out, resources, retry_failed=retry_failed)
     if study_in(out) is None:
         made_with = provenance() | {"threads": str(resources.threads), "xla_flags": resources.xla_flags or None}
-        Study.create(out, *asked, command, provenance=made_with, workers=resources.workers)
+        Study.create(out, *asked, command, provenance=made_with, **_recorded(resources))
     with Study(out).locked() as weaker:
         study = Study(out)  # as it is now that nobody else changes it
         require_within(study, *asked)
-        _grow(study, comparison, command, resources.workers)
+        _grow(study, comparison, command, resources)
         study = Study(out)
-        work = comparison.work(out, resources.workers, retry_failed=retry_failed)
+        work = comparison.work(out, resources, retry_failed=retry_failed)
         if work.sizes:
             runs = len(study.runs) - len(_left_as_they_are(study, comparison, work))
-            progress = study_reporter(comparison.config.loop.steps * runs, runs, quiet=quiet)
+            progress = reporter(comparison.config.loop.steps * runs, runs, quiet=quiet)
             for each in weaker:
                 progress.note(each)
             try:
                 launch(
                     study,
                     work,
-                    engine=engine or train_locally,
-                    workers=resources.workers,
+                    engine=resources.trainer,
                     variables=resources.variables,
                     progress=progress,
                     inexact=inexact,
@@ -97,6 +94,7 @@ def compare(
     settings: Mapping[str, Any] | None = None,
     workers: int | None = None,
     threads: int | None = None,
+    engine: str | Engine = LOCAL,
     retry_failed: bool = False,
     quiet: bool = False,
 ) -> Study:
@@ -119,6 +117,8 @@ def compare(
         settings: values of the configuration by dotted name, in place of the preset's.
         workers: groups of runs that train at once; by default one for each core.
         threads: threads of each; by default the cores for each worker.
+        engine: what trains groups: `local`, processes on this machine; `here`, this process, one after the other;
+            `module:function` or an object of your own, see `engines.Engine`.
         retry_failed: tries runs again that have failed.
         quiet: prints nothing but notes.
 
@@ -142,22 +142,51 @@ def compare(
     comparison = prepare(environments, operators, numbers, config, steps=steps, frames=frames)
     folder = comparison.default_out if out is None else as_path(out)
     begun = study_in(folder)
-    resources = resources_for(comparison.cells, workers, threads, begun)
-    study = train(comparison, folder, resources, retry_failed=retry_failed, quiet=quiet)
+    resources = resources_for(comparison.cells, workers, threads, begun, engine=engine)
+    study = train_comparison(comparison, folder, resources, retry_failed=retry_failed, quiet=quiet)
     if not quiet:
         for line in outcome(study):
             print(line)
     return study
 
 
-def _grow(study: Study, comparison: Comparison, command: Sequence[str], workers: int) -> None:
+@faults_placed()
+def train(
+    environment: str,
+    operator: Any = "max",
+    seeds: int | Sequence[int] = 1,
+    steps: int | None = None,
+    **options: Any,
+) -> Study:
+    """Trains an operator in this process, one seed after the other, and returns the study.
+
+        study = sb.train("gym/CartPole-v1", ops.softmax(5.0), seeds=[3])
+
+    Args:
+        environment: the environment, as for `compare`.
+        operator: the Bellman operator, or its spec.
+        seeds: how many, 0 and up, or which.
+        steps: agent steps of each run; by default the preset's.
+        options: as for `compare`, whose other arguments it takes. Runs that failed are tried again.
+
+    Raises:
+        ValueError: as `compare`; so do the others.
+    """
+    return compare(environment, operator, seeds, steps, **{"engine": HERE, "retry_failed": True} | options)
+
+
+def _recorded(resources: Resources) -> dict[str, Any]:
+    """Says what `study.json` records of what a study is trained with, so that it goes on likewise."""
+    return {"workers": resources.workers, "engine": resources.trainer.spec}
+
+
+def _grow(study: Study, comparison: Comparison, command: Sequence[str], resources: Resources) -> None:
     """Has `study.json` ask for all that a comparison asks for."""
     asked: dict[str, Any] = {
         "environments": comparison.environments,
         "operators": comparison.specs,
         "seeds": comparison.seeds,
-        "workers": workers,
-    }
+    } | _recorded(resources)
     changes = {name: value for name, value in asked.items() if study.record.get(name) != value}
     study.take_config(comparison.config, command)
     if changes:

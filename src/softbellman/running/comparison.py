@@ -3,27 +3,31 @@
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from softbellman.arguments import from_module
 from softbellman.config import Config, decisive
 from softbellman.envs import is_device
 from softbellman.memory import available_memory, require_memory
 from softbellman.operators.spec import plain
 from softbellman.running.elsewhere import require_elsewhere
-from softbellman.running.engines import share, xla_flags
+from softbellman.running.engines import HERE, LOCAL, Engine, share, xla_flags
+from softbellman.running.here import Here
 from softbellman.running.jax_settings import require_flags
 from softbellman.running.launch import Work, find_work
+from softbellman.running.local import Local
 from softbellman.running.plan import Plan, check_in_training, check_seeds, plan
 from softbellman.study.groups import open_groups
 from softbellman.study.matching import require_within
 from softbellman.study.place import require_new
+from softbellman.study.provenance import available_cores
 from softbellman.study.runs import runs_of
 from softbellman.study.store import Study, study_in
 
 _COMPILED_TOGETHER = 8
-PROCESS_BYTES = 400_000_000  # of a worker beside its replays; 0.37 to 0.41 GB were measured
 _OF_EACH_ENVIRONMENT = ("environment", "observations")
 _OF_EACH_RUN = ("frames per step", "network", "budget", "target", "tests", "epsilon")
 
@@ -35,11 +39,18 @@ class Resources(NamedTuple):
         workers: groups that train at once.
         threads: threads of each.
         xla_flags: flags of XLA, which results depend on as they do on threads.
+        engine: what trains groups; None: processes on this machine.
     """
 
     workers: int
     threads: int
     xla_flags: str = ""
+    engine: Engine | None = None
+
+    @property
+    def trainer(self) -> Engine:
+        """What trains groups."""
+        return self.engine or Local(self.workers)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -113,14 +124,14 @@ class Comparison(NamedTuple):
             return width
         return max(width, min(_COMPILED_TOGETHER, math.ceil(self.cells / (2 * workers))))
 
-    def work(self, out: Path, workers: int, *, retry_failed: bool = False) -> Work:
+    def work(self, out: Path, resources: Resources, *, retry_failed: bool = False) -> Work:
         """Finds what there is to do in a directory, which need not exist yet. Nothing is written.
 
         Raises:
             ValueError: if the study there is another one, or something else is there.
             MemoryError: if the groups that train at once do not fit into memory together.
         """
-        groups, wanted = [], set(self.trained)
+        groups, wanted, workers = [], set(self.trained), resources.workers
         if study := study_in(out):
             require_within(study, self.environments, self.operators, self.seeds, self.config, self.facts)
             groups = [each for each in open_groups(study) if any(run.operator in wanted for run in each.runs)]
@@ -128,7 +139,7 @@ class Comparison(NamedTuple):
             require_new(out)
         runs = [run for run in runs_of(out, self.environments, self.specs, self.seeds) if run.operator in wanted]
         found = find_work(runs, groups, self.group_width(workers), workers, retry_failed=retry_failed)
-        needed = self.replay_bytes(found, workers) + min(workers, len(found.sizes)) * PROCESS_BYTES
+        needed = self.replay_bytes(found, workers) + min(workers, len(found.sizes)) * resources.trainer.process_bytes
         require_memory(needed, available_memory(), "--workers, learner.replay_capacity or loop.block_width")
         return found
 
@@ -144,16 +155,22 @@ class Comparison(NamedTuple):
         first = self.plans[0]._replace(replay_bytes=self.replay_bytes(work, 1)).summary()
         at_once = min(resources.workers, len(work.sizes))
         missing = sum(size for _, size in work.sizes)
-        replays, each = self.replay_bytes(work, at_once), f"{PROCESS_BYTES / 1e9:g} GB for each of their processes"
+        replays = f"{self.replay_bytes(work, at_once):,} bytes for the replay"
+        if resources.trainer.process_bytes:
+            each = f"{resources.trainer.process_bytes / 1e9:g} GB for each of their processes"
+            replays += f"s of the groups that train at once, and about {each}"
         groups = "1 group" if len(work.sizes) == 1 else f"{len(work.sizes)} groups"
-        return [
-            *(line for each in self.plans for line in each.summary() if line[0] in _OF_EACH_ENVIRONMENT),
-            ("operators", ", ".join(self.trained)),
-            ("seeds", ", ".join(map(str, self.seeds))),
+        several = [
             ("runs", f"{self.cells}, of which {missing} are left to train, in {groups}"),
             ("at once", f"{at_once} of these, {resources.threads} thread{'s' * (resources.threads > 1)} each"),
+        ]
+        return [
+            *(line for each in self.plans for line in each.summary() if line[0] in _OF_EACH_ENVIRONMENT),
+            ("operators" if len(self.trained) > 1 else "operator", ", ".join(self.trained)),
+            ("seeds" if len(self.seeds) > 1 else "seed", ", ".join(map(str, self.seeds))),
+            *(several if self.cells > 1 else [("threads", str(resources.threads))]),
             *(line for line in first if line[0] in _OF_EACH_RUN),
-            ("memory", f"{replays:,} bytes for the replays of the groups that train at once, and about {each}"),
+            ("memory", replays),
             *(line for line in first if line[0] == "checkpoints"),
         ]
 
@@ -204,36 +221,72 @@ def prepare(
     return comparison
 
 
+def make_engine(spec: str, capacity: int) -> Engine:
+    """Make an engine.
+
+    Args:
+        spec: `local`, processes on this machine; `here`, this process; or `module:function`, which makes one of a
+            user's own for a capacity.
+        capacity: groups that are to train at once.
+
+    Raises:
+        ValueError: for a name that leads to none.
+    """
+    if spec == HERE:
+        return Here()
+    if spec == LOCAL:
+        return Local(capacity)
+    if ":" not in spec:
+        raise ValueError(f"unknown engine {spec!r}; there are {LOCAL}, {HERE}, and module:function for one of your own")
+    engine = from_module(spec, "engine")(capacity)
+    if not callable(getattr(engine, "train", None)) or not hasattr(engine, "capacity"):
+        raise ValueError(f"engine {spec} makes a {type(engine).__name__}, which has no train(tasks, on_event, check)")
+    return engine
+
+
 def resources_for(
     cells: int,
     workers: int | None = None,
     threads: int | None = None,
     begun: Study | None = None,
     *,
+    engine: str | Engine = LOCAL,
     deterministic: bool = False,
 ) -> Resources:
     """Decides what a comparison is trained with: as asked for, else as it was begun with, else from the cores.
 
-    A GPU trains one group at a time unless another number is asked for.
+    A GPU trains one group at a time unless another number is asked for. In this process threads and flags are those
+    that JAX has loaded with.
 
     Args:
         cells: how many runs there are.
         workers: groups to train at once.
         threads: threads of each.
         begun: the study, if there is one.
+        engine: what trains groups, or its name; see `make_engine`.
         deterministic: asks for operations that repeat to the last bit on a GPU.
 
     Raises:
-        ValueError: if a number is below 1, or XLA does not take the flags.
+        ValueError: if a number is below 1, the engine is unknown, or XLA does not take the flags.
     """
     import jax
 
-    if workers is None and jax.default_backend() != "cpu":
+    if engine == HERE:
+        if workers not in (None, 1):
+            raise ValueError(f"workers ({workers}): one process trains one group at a time; leave engine {HERE} out")
+        workers, threads = 1, threads or int(os.environ.get("NPROC") or available_cores())
+    elif workers is None and jax.default_backend() != "cpu":
         workers = 1
     recorded = begun.record["provenance"] if begun else {}
     flags = xla_flags(recorded, deterministic=deterministic)
     require_flags(flags)
-    return Resources(*share(cells, workers, recorded.get("threads") if threads is None else threads), flags)
+    if not isinstance(engine, str):
+        workers = engine.capacity
+    workers, threads = share(cells, workers, recorded.get("threads") if threads is None else threads)
+    if engine == LOCAL:
+        return Resources(workers, threads, flags)
+    made = make_engine(engine, workers) if isinstance(engine, str) else engine
+    return Resources(made.capacity, threads, flags, made)
 
 
 def _require_importable(operator: Any) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from softbellman import envs
-from softbellman.running.engines import python_path
+from softbellman.running.local import python_path
 
 _made_elsewhere: set[str] = set()  # names that a process of its own could make
 

@@ -1,25 +1,14 @@
-"""Engines: what trains the groups of a comparison, several at once. There is one, processes on this machine."""
+"""Engines: what trains groups of runs, several at once; the one in this process."""
 
-import json
 import os
-import selectors
-import signal
-import subprocess
-import sys
-import tempfile
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from softbellman.running.stopping import EXIT_CODE
 from softbellman.study.provenance import available_cores
 
+LOCAL, HERE = "local", "here"
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
-POLL = 0.2  # seconds between two looks at whether to stop
-COMMAND = (sys.executable, "-P", "-m", "softbellman.running.worker")  # -P: nothing is found where it was not found here
-_LAST_BYTES = 20_000  # of what a process printed before it died
 
 
 class Task(NamedTuple):
@@ -43,8 +32,8 @@ class Event(NamedTuple):
 
     Attributes:
         kind: `progress` (`agent_steps`), `row` (`run`, its number in the group, `epoch`, `score`, `games`), `note`
-            (`text`), `resumed` (`agent_steps`, `notes`, `provenance`), `refused` or `died` (`reason`, `report`);
-            `ended` comes last.
+            (`text`), `resumed` (`agent_steps`, `notes`, `provenance`), `refused` or `died` (`reason`, `report`,
+            and `raised`, where it was an exception and not the end of a process); `ended` comes last.
         facts: those named in parentheses.
     """
 
@@ -53,10 +42,31 @@ class Event(NamedTuple):
 
 
 OnEvent = Callable[[Task, Event], None]
-# Trains tasks, so many at once, in their order, and returns when each has ended in whatever way; what became of it is
-# on disk. The last argument is called several times a second: when it raises, no task is begun any more, those under
-# way save their state, and what was raised is raised again once they have.
-Engine = Callable[[Sequence[Task], int, OnEvent, Callable[[], None]], None]
+
+
+class Engine(Protocol):
+    """Trains groups of runs, several at once.
+
+    Attributes:
+        capacity: groups that train at once.
+        process_bytes: memory that each of these takes beside its replays.
+        spec: the name by which `--engine` and `make_engine` find it again.
+    """
+
+    capacity: int
+    process_bytes: int
+    spec: str
+
+    def train(self, tasks: Sequence[Task], on_event: OnEvent, check: Callable[[], None]) -> None:
+        """Train tasks in their order, and return when each has ended in whatever way; what became of it is on disk.
+
+        Args:
+            tasks: the tasks.
+            on_event: called with what happens to them.
+            check: called several times a second. When it raises, no task is begun any more, those under way save their
+                state, and what was raised is raised again once they have.
+        """
+        ...
 
 
 def share(cells: int, workers: int | None, threads: int | str | None) -> tuple[int, int]:
@@ -90,125 +100,3 @@ def xla_flags(recorded: Mapping[str, Any], *, deterministic: bool = False) -> st
     """
     flags = os.environ.get("XLA_FLAGS") or recorded.get("xla_flags") or ""
     return flags if not deterministic or DETERMINISTIC in flags else f"{flags} {DETERMINISTIC}".strip()
-
-
-def python_path() -> str:
-    """Returns the `PYTHONPATH` by which another process finds what this one does."""
-    return os.pathsep.join(path or os.getcwd() for path in sys.path)
-
-
-def train_locally(tasks: Sequence[Task], workers: int, on_event: OnEvent, check: Callable[[], None]) -> None:
-    """Trains tasks in processes on this machine, one for each; see `Engine`.
-
-    A process that ends, in whatever way, ends no other. What one compiles, the next need not.
-    """
-    waiting, running = deque(tasks), set[_Worker]()
-    with selectors.DefaultSelector() as selector, _scratch(tasks) as compiled:
-        try:
-            while waiting or running:
-                check()
-                while waiting and len(running) < workers:
-                    worker = _Worker(waiting.popleft(), compiled)
-                    running.add(worker)
-                    selector.register(worker.output, selectors.EVENT_READ, worker)
-                for key, _ in selector.select(POLL):
-                    worker = key.data
-                    if not worker.hear(on_event):
-                        selector.unregister(worker.output)
-                        running.remove(worker)
-                        worker.end(on_event)
-        finally:
-            for worker in running:
-                worker.ask_to_stop()
-            for worker in running:
-                worker.close()
-
-
-def _scratch(tasks: Sequence[Task]) -> tempfile.TemporaryDirectory[str]:
-    """Makes a directory that ends with this process, beside the study where the system has no place for such."""
-    try:
-        return tempfile.TemporaryDirectory(prefix="softbellman-")
-    except OSError:
-        return tempfile.TemporaryDirectory(prefix=".softbellman-", dir=tasks[0].study)
-
-
-class _Worker:
-    """A process at work on a task."""
-
-    def __init__(self, task: Task, compiled: str) -> None:
-        self.task, self._line, self._told = task, b"", False
-        self._errors = tempfile.TemporaryFile(dir=compiled)  # noqa: SIM115 (it is closed with the process)
-        inherited = {
-            "PYTHONPATH": python_path(),
-            "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
-        }
-        cache = {
-            "JAX_COMPILATION_CACHE_DIR": compiled,
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
-        }
-        self._process = subprocess.Popen(
-            [*COMMAND, str(task.study), task.group, "inexact" if task.inexact else ""],
-            env=cache | os.environ | inherited | dict(task.variables),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,  # Ctrl-C is for this process, which asks its workers to stop
-        )
-        self.input, self.output = _piped(self._process.stdin), _piped(self._process.stdout)
-
-    def hear(self, on_event: OnEvent) -> bool:
-        """Passes on what the process has said since; False when it has ended."""
-        said = os.read(self.output.fileno(), 1 << 16)
-        *lines, self._line = (self._line + said).split(b"\n")
-        for line in lines:
-            facts = json.loads(line)
-            kind = facts.pop("kind")
-            self._told |= kind in ("died", "refused")
-            on_event(self.task, Event(kind, facts))
-        return bool(said)
-
-    def end(self, on_event: OnEvent) -> None:
-        """Says that the process ended, and how if it ended ill and could not say so itself."""
-        code = self._process.wait()
-        if code and not self._told:
-            facts = {"reason": _reason(code), "report": f"{_reason(code)}\n\n{self._last_words()}"}
-            on_event(self.task, Event("died", facts))
-        on_event(self.task, Event("ended", {}))
-        self.close()
-
-    def ask_to_stop(self) -> None:
-        """Asks for a stop as soon as the state is saved."""
-        self.output.close()
-        with suppress(OSError):
-            self.input.write(b"stop\n")
-            self.input.flush()
-
-    def close(self) -> None:
-        """Waits for the process to end; its input stays open until then, or it would leave at once."""
-        self._process.wait()
-        self.output.close()
-        self._errors.close()
-        with suppress(OSError):
-            self.input.close()
-
-    def _last_words(self) -> str:
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - _LAST_BYTES))
-        return self._errors.read().decode(errors="replace")
-
-
-def _reason(code: int) -> str:
-    if code == EXIT_CODE:
-        return "stopped by a signal from elsewhere"
-    if code > 0:
-        return f"its process ended with exit code {code}"
-    try:
-        return f"its process was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"its process was killed by signal {-code}"
-
-
-def _piped(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None
-    return stream

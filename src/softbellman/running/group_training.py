@@ -1,35 +1,28 @@
-"""Groups: runs that train together, with a directory of their own until they end, and a way on after a stop.
-
-<study>/groups/<id>/cells.json    which runs they are: environment, operator, seed
-<study>/groups/<id>/checkpoint/   their exact state
-"""
+"""Training of one group: its rows, parameters and checkpoints written as they come, and a way on after a stop."""
 
 import shutil
 import time
-import traceback
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
 from softbellman import operators as ops
 from softbellman.config import Config, decisive
 from softbellman.faults import in_a_line
-from softbellman.operators.spec import plain
 from softbellman.running.build import make_loop, obs_scale
 from softbellman.running.jax_settings import own_settings
 from softbellman.running.stopping import Stopped, StopRequests
 from softbellman.study.groups import Group
 from softbellman.study.locks import locked
-from softbellman.study.place import unwritable
 from softbellman.study.provenance import changes, provenance
 from softbellman.study.store import Study
-from softbellman.study.writer import RunWriter, count_rows, write_error
+from softbellman.study.writer import RunWriter, count_rows
 from softbellman.training.checkpoint import Checkpoint, Checkpoints
 from softbellman.training.device_loop import DeviceLoop
 from softbellman.training.evaluation import TestPhase
 from softbellman.training.host_loop import HostLoop
-from softbellman.training.measurement import Diverged, Run
+from softbellman.training.measurement import Run
 from softbellman.training.metrics import MetricsRow
 
 HINT = (
@@ -47,66 +40,6 @@ def _say_nothing(*_: Any) -> None:
     pass
 
 
-def train(
-    study: Study,
-    *,
-    on_progress: Callable[[int], None] = _say_nothing,
-    on_row: Callable[[int, MetricsRow, TestPhase], None] = _say_nothing,
-    on_note: Callable[[str], None] = _say_nothing,
-    inexact: bool = False,
-) -> None:
-    """Trains all runs of a study as one group, from where they stand to their end; they share their environment.
-
-    Rows, parameters, status and checkpoints are written as they come. A file that can't be written is told of, and
-    tried again at the next occasion; training goes on.
-
-    Args:
-        study: a study, new or begun.
-        on_progress: called with the agent steps so far after each of them; what it raises ends its calls.
-        on_row: called with the index of a run, its row and its test phase after each test phase; likewise.
-        on_note: called with what a user should know, such as that the study was resumed, and how exactly.
-        inexact: goes on also where that can't be done exactly; see `training.snapshot.restore`.
-
-    Raises:
-        Held: another process trains this study.
-        Refused: its checkpoint is of other settings, the game under way can't be played again as it was, or the
-            directory can't be written.
-        Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
-        Stopped: it was asked to stop by a signal, and the state is saved.
-        BaseException: whatever else stopped the training; first, the runs are marked with it in a line, and the
-            whole of it is written to their `error.txt`.
-    """
-    with study.locked() as weaker:
-        for each in weaker:
-            on_note(each)
-        group = Group(study.path / "groups" / f"{plain(study.environments[0])}-{plain(study.operators[0])}", study.runs)
-        if not group.unfinished:
-            on_note("every run of this study is over; nothing was done")
-            return
-        try:
-            group.write()
-        except OSError as error:
-            raise Refused(str(unwritable(study.path, error, "make room, and go on with the study"))) from None
-        try:
-            train_group(
-                study,
-                group,
-                on_progress=on_progress,
-                on_row=on_row,
-                on_note=on_note,
-                on_resumed=study.record_resumption,
-                inexact=inexact,
-            )
-        except (Stopped, Diverged, Refused):
-            raise
-        except BaseException as error:
-            state = "failed" if isinstance(error, Exception | SystemExit) else "stopped"
-            for run in group.unfinished:
-                with suppress(OSError):  # perhaps the very fault is a disk that can't be written
-                    write_error(run, state, in_a_line(error), traceback.format_exc())
-            raise
-
-
 @own_settings()
 def train_group(
     study: Study,
@@ -120,20 +53,23 @@ def train_group(
 ) -> None:
     """Trains one group of a study, from where it stands to its end, and removes its directory then.
 
+    A file that can't be written is told of, and tried again at the next occasion; training goes on.
+
     Args:
         study: the study, whose lock this process or the one that started it holds.
-        group: the group.
-        on_progress: as for `train`.
-        on_row: as for `train`.
-        on_note: as for `train`.
+        group: the group; its runs share their environment.
+        on_progress: called with the agent steps so far after each of them; what it raises ends its calls.
+        on_row: called with the index of a run, its row and its test phase after each test phase; likewise.
+        on_note: called with what a user should know, such as that the study was resumed, and how exactly.
         on_resumed: called with the agent step at which training goes on, what is not as if there had been no stop,
             and the provenance.
-        inexact: as for `train`.
+        inexact: goes on also where that can't be done exactly; see `training.snapshot.restore`.
 
     Raises:
-        Refused: as for `train`; or another process does not leave the group.
-        Diverged: as for `train`.
-        Stopped: as for `train`; the runs are marked so.
+        Refused: its checkpoint is of other settings, the game under way can't be played again as it was, or another
+            process does not leave the group.
+        Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
+        Stopped: it was asked to stop by a signal; the state is saved, and the runs are marked so.
     """
     with StopRequests(on_note) as stop, locked(group.path, _patience(stop, on_note)), ExitStack() as stack:
         on_progress, on_row = _unfailing(on_progress, on_note), _unfailing(on_row, on_note)

@@ -11,6 +11,7 @@ from softbellman.running.engines import Engine, Event, Task
 from softbellman.running.progress import Reporter
 from softbellman.running.stopping import StopRequests
 from softbellman.study.groups import OVER, Group, open_groups
+from softbellman.study.place import unwritable
 from softbellman.study.provenance import provenance
 from softbellman.study.runs import RunPath, read_reason, read_status
 from softbellman.study.store import Study
@@ -86,21 +87,20 @@ def launch(
     work: Work,
     *,
     engine: Engine,
-    workers: int,
     variables: Mapping[str, str],
     progress: Reporter,
     inexact: bool = False,
 ) -> None:
     """Trains what a study lacks. Runs that fail or diverge end no other; how each ended is in its `status.json`.
 
-    A group whose process dies is tried again from its last checkpoint, as often as it comes further than the time
-    before. If it does not, its runs go on alone, each from its start; a run alone that does not has failed.
+    A group that dies is tried again from its last checkpoint, as often as it comes further than the time before. If it
+    does not, its runs go on alone, each from its start. A run alone that does not has failed, and at once if its own
+    code raised an exception.
 
     Args:
         study: the study, locked.
         work: what it lacks.
         engine: what trains groups.
-        workers: groups that train at once.
         variables: of the environment that workers run in.
         progress: takes how it goes.
         inexact: goes on also where that can't be done exactly.
@@ -109,16 +109,19 @@ def launch(
         Stopped: it was asked to stop by a signal, and every group's state is saved.
         ValueError: a group can't go on as it is; nothing of it was touched, and all others were trained.
     """
-    groups = [*work.begun, *(Group.create(study, runs) for runs in work.fresh)]
+    try:
+        groups = [*work.begun, *(Group.create(study, runs) for runs in work.fresh)]
+    except OSError as error:
+        raise unwritable(study.path, error, "make room, and go on with the study") from None
     made_with = provenance() | {"threads": variables.get("NPROC"), "xla_flags": variables.get("XLA_FLAGS")}
-    started = {"groups": len(groups), "workers": workers, "provenance": made_with}
+    started = {"groups": len(groups), "workers": engine.capacity, "provenance": made_with}
     study.update(launches=[*study.record.get("launches", []), started])
     watch = _Watch(study, groups, progress)
     with StopRequests(progress.note) as stop:
         while groups:
             groups.sort(key=lambda group: -len(group.runs))  # the long ones first, so that all end at about one time
             tasks = [Task(study.path, group.path.name, inexact, variables) for group in groups]
-            engine(tasks, workers, watch.heard, stop.check)
+            engine.train(tasks, watch.heard, stop.check)
             groups = [follower for group in groups for follower in watch.settle(group)]
     for group in open_groups(study):
         if all(read_status(run) == "finished" for run in group.runs):  # it was killed when all was done but this
@@ -156,7 +159,7 @@ class _Watch:
         self._set_steps(self._over, study.config.loop.steps)
         for group in groups:
             self._set_steps(group.unfinished, group.saved_steps)
-        self._reports: dict[str, tuple[str, str]] = {}
+        self._reports: dict[str, tuple[str, str, bool]] = {}
         self._places: dict[str, int] = {}  # the newest checkpoint when a group died
         self._resumed: tuple[dict[str, int], list[str]] = ({}, [])
         self._tell()
@@ -178,13 +181,13 @@ class _Watch:
                 run = group.runs[facts["run"]]
                 self.progress.score(str(run), facts["epoch"], facts["score"], facts["games"])
             case "note":
-                self.progress.note(f"{task.group}: {facts['text']}")
+                self.progress.note(facts["text"] if len(self._groups) == 1 else f"{task.group}: {facts['text']}")
             case "resumed":
                 self._record_resumption(task.group, **facts)
             case "refused":
                 self.refusals[task.group] = facts["reason"]
             case "died":
-                self._reports[task.group] = facts["reason"], facts["report"]
+                self._reports[task.group] = facts["reason"], facts["report"], facts.get("raised", False)
                 for run in group.unfinished:
                     write_error(run, "stopped", facts["reason"], facts["report"])
             case "ended":
@@ -195,11 +198,11 @@ class _Watch:
     def settle(self, group: Group) -> list[Group]:
         """Returns the groups in which the runs of one that has ended go on: none if they are over."""
         name, left = group.path.name, group.unfinished
-        reason, report = self._reports.pop(name, ("its process ended without a word", ""))
+        reason, report, raised = self._reports.pop(name, ("its process ended without a word", "", False))
         if not left or name in self.refusals:
             return []
         place, before = group.saved_steps, self._places.pop(name, -1)
-        if place > before:
+        if place > before and not (raised and len(group.runs) == 1):
             self._places[name] = place
             self.progress.note(f"{name}: {reason}; it is tried again from agent step {place:,}")
             return [group]

@@ -16,7 +16,7 @@ from softbellman.running.build import make_env, make_network, recorded_scale
 from softbellman.running.jax_settings import own_settings, require_backend
 from softbellman.study import chance
 from softbellman.study.files import load_params
-from softbellman.study.runs import RunPath
+from softbellman.study.runs import RunPath, read_status
 from softbellman.study.store import Study
 from softbellman.training.evaluation import Policy, TestPhase, play
 from softbellman.training.host_loop import greedy_policy
@@ -83,13 +83,14 @@ def evaluate_random(environment: str, config: Config, *, episodes: int, max_step
 
 
 def measure_chance(study: Study, on_note: Callable[[str], None]) -> None:
-    """Play the random policy in every environment of a study that has no such scores yet, and write them.
+    """Play the random policy in each environment where a run has finished, unless it was played, and write its scores.
 
     The budget is that of one test phase of the study, and at most `CHANCE_STEPS`. A failure is told of and does no
     harm: the report then says nothing of chance.
     """
     for environment in study.environments:
-        if chance.read(study, environment) is None:
+        finished = any(run.environment == environment and read_status(run) == "finished" for run in study.runs)
+        if finished and chance.read(study, environment) is None:
             steps = min(CHANCE_STEPS, study.config.loop.test_steps)
             try:
                 phase = evaluate_random(environment, study.config, episodes=CHANCE_GAMES, max_steps=steps, seed=0)

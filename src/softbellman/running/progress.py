@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 LINE_INTERVAL = 30.0  # seconds between plain lines
-BAR_INTERVAL = 1.0  # seconds between moves of a bar
-STUDY_INTERVAL = 10.0  # seconds that the pace of a comparison is of: its groups tell now and then, one by one
+PACE_INTERVAL = 10.0  # seconds that the pace of a bar is of: groups tell now and then, one by one
+FEW_RUNS = 3  # of so many each score is told
 
 
 class Reporter(Protocol):
@@ -38,22 +38,9 @@ class Reporter(Protocol):
 
 
 def reporter(total_steps: int, num_runs: int, *, quiet: bool, console: Console | None = None) -> Reporter:
-    """Returns the reporter of runs that train together, as it fits: a bar where standard output is a terminal.
+    """Returns the reporter that fits: a bar where standard output is a terminal, else plain lines.
 
-    Args:
-        total_steps: agent steps of each run.
-        num_runs: how many they are.
-        quiet: says nothing but notes.
-        console: where to.
-    """
-    console = console or Console()
-    if quiet:
-        return _Silent()
-    return (_Bar if console.is_terminal else _Lines)(console, _Pace(total_steps, num_runs))
-
-
-def study_reporter(total_steps: int, num_runs: int, *, quiet: bool, console: Console | None = None) -> Reporter:
-    """Returns the reporter of a comparison: its runs are counted, and their agent steps taken together.
+    The scores of a few runs are told one by one, of more the last alone.
 
     Args:
         total_steps: agent steps of all runs together.
@@ -63,11 +50,13 @@ def study_reporter(total_steps: int, num_runs: int, *, quiet: bool, console: Con
     """
     console = console or Console()
     if quiet:
-        return _Silent()
-    return (_StudyBar if console.is_terminal else _StudyLines)(console, _Pace(total_steps, 1), num_runs)
+        return Silent()
+    return (_Bar if console.is_terminal else _Lines)(console, _Pace(total_steps), num_runs)
 
 
-class _Silent:
+class Silent:
+    """Nothing is said but notes."""
+
     def note(self, text: str) -> None:
         """Says it all the same."""
         _complain(text)
@@ -92,8 +81,8 @@ class _Pace:
     clock starts after the first step, which waits for compilation.
     """
 
-    def __init__(self, total_steps: int, num_runs: int) -> None:
-        self.total, self.runs = total_steps, num_runs
+    def __init__(self, total_steps: int) -> None:
+        self.total = total_steps
         self._since: float | None = None
         self._steps, self.per_second = 0, 0.0
 
@@ -104,7 +93,7 @@ class _Pace:
             self._since, self._steps = now, done
         if now - self._since < interval:
             return False
-        self.per_second = max(0, done - self._steps) * self.runs / (now - self._since)
+        self.per_second = max(0, done - self._steps) / (now - self._since)
         self._since, self._steps = now, done
         return True
 
@@ -112,17 +101,15 @@ class _Pace:
         """Returns the time left as h:mm:ss, or a dash before the first measurement."""
         if not self.per_second:
             return "-"
-        minutes, seconds = divmod(int((self.total - done) * self.runs / self.per_second), 60)
+        minutes, seconds = divmod(int((self.total - done) / self.per_second), 60)
         return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
 
 
 class _Bar:
     """A bar with pace, time left and last score; what is worth keeping is printed above it."""
 
-    interval = BAR_INTERVAL
-
-    def __init__(self, console: Console, pace: _Pace) -> None:
-        self._pace, self._score, self._done = pace, "no test yet", 0
+    def __init__(self, console: Console, pace: _Pace, num_runs: int) -> None:
+        self._pace, self._runs, self._score, self._done, self._over = pace, num_runs, "no test yet", 0, 0
         self._bar = Progress(
             TextColumn("{task.fields[where]}"),
             BarColumn(bar_width=None),
@@ -134,19 +121,22 @@ class _Bar:
         self._bar.start()
 
     def steps(self, done: int) -> None:
-        """Moves the bar, once in an interval."""
+        """Moves the bar."""
         self._done = done
-        if self._pace.measured(done, self.interval) or done == self._pace.total:
-            self._show()
-
-    def score(self, label: str, epoch: int, mean: float, games: int) -> None:
-        """Prints the score above the bar."""
-        self._score = f"score {mean:.1f}"
-        self._print(_scored(label, epoch, mean, games))
+        self._pace.measured(done, PACE_INTERVAL)
         self._show()
 
+    def score(self, label: str, epoch: int, mean: float, games: int) -> None:
+        """Keeps the score, and of a few runs prints it above the bar."""
+        self._score = f"score {mean:.1f}"
+        if self._runs <= FEW_RUNS:
+            self._print(_scored(label, epoch, mean, games))
+
     def over(self, runs: int, text: str) -> None:
-        """Does nothing: these runs end together."""
+        """Counts the run, and prints how it ended above the bar."""
+        self._over = runs
+        self._print(text)
+        self._show()
 
     def note(self, text: str) -> None:
         """Prints it above the bar."""
@@ -158,7 +148,9 @@ class _Bar:
             self._bar.stop()
 
     def _where(self) -> str:
-        return f"{self._done:,} / {self._pace.total:,} agent steps"
+        if self._runs == 1:
+            return f"{self._done:,} / {self._pace.total:,} agent steps"
+        return f"{self._over} / {self._runs} runs, {self._done / self._pace.total:.0%}"
 
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):  # the terminal is gone, and training goes on until it hears of that
@@ -169,56 +161,31 @@ class _Bar:
         self._bar.update(self._task, completed=self._done, where=self._where(), pace=pace)
 
 
-class _StudyBar(_Bar):
-    """The same for a comparison: of scores it shows the last alone, and prints how each run ends."""
-
-    interval = STUDY_INTERVAL
+class _Lines:
+    """Plain lines: one in an interval, one for each score of a few runs, one for each run that has ended."""
 
     def __init__(self, console: Console, pace: _Pace, num_runs: int) -> None:
-        self._runs, self._over = num_runs, 0
-        super().__init__(console, pace)
-
-    def steps(self, done: int) -> None:
-        """Moves the bar."""
-        super().steps(done)
-        self._show()
-
-    def score(self, label: str, epoch: int, mean: float, games: int) -> None:
-        """Keeps the score."""
-        self._score = f"score {mean:.1f}"
-
-    def over(self, runs: int, text: str) -> None:
-        """Counts the run, and prints how it ended above the bar."""
-        self._over = runs
-        self._print(text)
-        self._show()
-
-    def _where(self) -> str:
-        return f"{self._over} / {self._runs} runs, {self._done / self._pace.total:.0%}"
-
-
-class _Lines:
-    """Plain lines, one in an interval, and one for each score."""
-
-    def __init__(self, console: Console, pace: _Pace) -> None:
-        self._pace, self._console, self._score = pace, console, "no test yet"
+        self._pace, self._console, self._runs, self._score, self._over = pace, console, num_runs, "no test yet", 0
 
     def steps(self, done: int) -> None:
         """Prints a line each interval."""
         if self._pace.measured(done, LINE_INTERVAL):
-            pace = self._pace
+            pace, where = self._pace, "" if self._runs == 1 else f"{self._over} of {self._runs} runs, "
             self._print(
-                f"{self._where()}{done:,} of {pace.total:,} agent steps, {pace.per_second:,.0f} steps/s, "
+                f"{where}{done:,} of {pace.total:,} agent steps, {pace.per_second:,.0f} steps/s, "
                 f"{pace.left(done)} left, {self._score}"
             )
 
     def score(self, label: str, epoch: int, mean: float, games: int) -> None:
-        """Prints the score."""
+        """Keeps the score, and of a few runs prints it."""
         self._score = f"last score {mean:.2f}"
-        self._print(_scored(label, epoch, mean, games))
+        if self._runs <= FEW_RUNS:
+            self._print(_scored(label, epoch, mean, games))
 
     def over(self, runs: int, text: str) -> None:
-        """Does nothing: these runs end together."""
+        """Counts the run, and prints how it ended."""
+        self._over = runs
+        self._print(text)
 
     def note(self, text: str) -> None:
         """Says it on standard error."""
@@ -227,32 +194,9 @@ class _Lines:
     def close(self) -> None:
         """Does nothing."""
 
-    def _where(self) -> str:
-        return ""
-
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more, and training goes on
             print(line, file=self._console.file, flush=True)
-
-
-class _StudyLines(_Lines):
-    """The same for a comparison: of scores it tells the last alone, and prints how each run ends."""
-
-    def __init__(self, console: Console, pace: _Pace, num_runs: int) -> None:
-        self._runs, self._over = num_runs, 0
-        super().__init__(console, pace)
-
-    def score(self, label: str, epoch: int, mean: float, games: int) -> None:
-        """Keeps the score."""
-        self._score = f"last score {mean:.2f}"
-
-    def over(self, runs: int, text: str) -> None:
-        """Counts the run, and prints how it ended."""
-        self._over = runs
-        self._print(text)
-
-    def _where(self) -> str:
-        return f"{self._over} of {self._runs} runs, "
 
 
 def _complain(text: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from softbellman.faults import in_a_line
 from softbellman.memory import keep_freed_memory
-from softbellman.running.stopping import EXIT_CODE, asked
+from softbellman.running.stopping import EXIT_CODE, Stopped, asked
 
 PACE = 0.5  # seconds between two reports of progress
 
@@ -42,9 +42,10 @@ def work(study: Path, group: str, *, inexact: bool, send: Callable[..., None]) -
     Returns:
         The exit code: 0 when its runs are over, 1 if it can't go on, 130 if it was stopped.
     """
-    from softbellman.running.group_training import Diverged, Refused, Stopped, train_group
+    from softbellman.running.group_training import Refused, train_group
     from softbellman.study.groups import open_group
     from softbellman.study.store import Study
+    from softbellman.training.measurement import Diverged
 
     told = -PACE
 
@@ -69,13 +70,16 @@ def work(study: Path, group: str, *, inexact: bool, send: Callable[..., None]) -
         )
     except Stopped:
         return EXIT_CODE
+    except KeyboardInterrupt:
+        send("died", reason="stopped", report=traceback.format_exc())
+        return EXIT_CODE
     except Diverged:
         return 0
     except Refused as error:
         send("refused", reason=str(error), report=traceback.format_exc())
         return 1
     except BaseException as error:
-        send("died", reason=in_a_line(error), report=traceback.format_exc())
+        send("died", reason=in_a_line(error), report=traceback.format_exc(), raised=True)
         return 1
     return 0
 

@@ -1,4 +1,8 @@
-"""Groups: runs that train together, and the directory that they have until they end."""
+"""Groups: runs that train together, and the directory that they have until they end.
+
+<study>/groups/<id>/cells.json    which runs they are: environment, operator, seed
+<study>/groups/<id>/checkpoint/   their exact state
+"""
 
 import json
 import shutil

@@ -10,19 +10,6 @@ from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 
 
-def require_same(
-    study: Study, environment: str, operators: Sequence[Any], seeds: Sequence[int], config: Config
-) -> None:
-    """Refuses to go on with a study that is another than the one asked for.
-
-    Raises:
-        ValueError: with all that differs. How checkpoints are saved is no difference, nor is a budget of agent steps
-            that no run has come to the end of.
-    """
-    asked = {"environments": [environment], "operators": [str(operator) for operator in operators], "seeds": [*seeds]}
-    _refuse(study, [*_differing({name: study.record[name] for name in asked}, asked), *_changed(study, config)])
-
-
 def require_within(
     study: Study,
     environments: Sequence[str],
@@ -34,8 +21,8 @@ def require_within(
     """Refuses to grow a study into one that would not hold all of its runs, as they are.
 
     Raises:
-        ValueError: with what would be missing, and every setting or fact of an environment that differs; what is no
-            difference to `require_same` is none here.
+        ValueError: with what would be missing, and every setting or fact of an environment that differs. How
+            checkpoints are saved is no difference, nor is a budget of agent steps that no run has come to the end of.
     """
     asked = {"environments": environments, "operators": [str(operator) for operator in operators], "seeds": seeds}
     faults = []

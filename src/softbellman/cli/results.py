@@ -1,0 +1,183 @@
+"""The commands that show what came of training: reports, tests anew, films."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from softbellman.cli.commands import Evaluate, Report, Watch
+from softbellman.cli.process import set_up_xla
+from softbellman.cli.tables import print_lines, print_table
+from softbellman.study.place import require_directory, require_file
+
+if TYPE_CHECKING:
+    from softbellman.study.store import Study
+
+
+def report(command: Report) -> int:
+    """Prints what a study found, and writes its page."""
+    from softbellman.study.store import Study
+
+    study = Study(command.study)
+    require_directory(command.out or study.path / "report")
+    print_findings(study)
+    print_lines([("page", str(study.report(command.out)))])
+    return 0
+
+
+def print_findings(study: "Study") -> None:
+    """Prints what can be concluded, and a row for each operator in each environment."""
+    from softbellman.analysis.findings import find
+    from softbellman.report.conclusions import conclude
+    from softbellman.report.tables import of_operators
+
+    for environment in study.environments:
+        found = find(study, environment)
+        if len(study.environments) > 1:
+            print_lines([("environment", environment)])
+        print_lines(zip(itertools.chain(["found"], itertools.repeat("")), conclude(found), strict=False))
+        rows = [
+            (
+                row["operator"],
+                f"{row['counted']} of {row['asked']}",
+                _rounded(row["last_10"]),
+                _between(row, "last_10"),
+                _rounded(row["best"]),
+                _difference(row),
+            )
+            for row in of_operators([found])
+        ]
+        if found.random is not None and found.random.interval is not None:
+            low, high = found.random.interval
+            rows.append(("random actions", "-", _rounded(found.random.mean), f"{low:.2f} to {high:.2f}", "-", "-"))
+        print_table(("operator", "runs", "score", "95% interval", "best", f"minus {study.operators[0]}"), rows)
+    print_lines([("score", "mean of a run's last 10 test phases, or of all if there are fewer, then over runs")])
+
+
+def _difference(row: Mapping[str, Any]) -> str:
+    interval = _between(row, "difference")
+    if row["difference"] is None:
+        return "-"
+    return f"{row['difference']:+.2f}" + (f" ({interval})" if interval != "-" else "")
+
+
+def _between(row: Mapping[str, Any], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "-" if low is None else f"{low:.2f} to {high:.2f}"
+
+
+def _rounded(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def print_scores(runs: Sequence[Any]) -> None:
+    """Prints the final and the best score of each run."""
+    from softbellman.analysis.scores import best_score
+    from softbellman.study.files import read_metrics
+
+    rows = []
+    for run in runs:
+        metrics = read_metrics(run.path / "metrics.csv")
+        overestimation = metrics["overestimation"][-1]
+        rows.append(
+            (
+                run.operator,
+                str(run.seed),
+                f"{metrics['episodes'][-1]:,.0f}",
+                f"{metrics['test_return'][-1]:.2f}",
+                f"{best_score(metrics['test_return'], metrics['updates']):.2f}",
+                "-" if np.isnan(overestimation) else f"{overestimation:+.2f}",
+            )
+        )
+    print_table(("operator", "seed", "games", "final score", "best score", "overestimation"), rows)
+
+
+def evaluate(command: Evaluate) -> int:
+    """Prints the scores of a trained network beside those of the random policy."""
+    from softbellman.study.files import load_params, write_record
+    from softbellman.study.store import find_run
+
+    study, run = find_run(command.run)
+    if command.out is not None:
+        require_file(command.out)
+    set_up_xla(command.threads)
+    from softbellman.analysis.statistics import mean_interval
+    from softbellman.running import play
+
+    epsilon = play.exploration_rate(study.config, command.epsilon)
+    options: dict[str, Any] = {"episodes": command.episodes, "max_steps": command.max_steps, "seed": command.seed}
+    trained = play.evaluate(study, run, which=command.network, epsilon=epsilon, **options)
+    random = play.evaluate_random(run.environment, study.config, **options)
+    rows, notes = [], []
+    for policy, phase in ((run.operator, trained), ("random", random)):
+        interval = mean_interval(phase.scores)
+        rows.append(
+            (
+                policy,
+                f"{len(phase.scores):,}",
+                f"{phase.mean:.2f}",
+                "-" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}",
+                f"{np.median(phase.scores):g}",
+                f"{phase.scores.max():g}",
+                f"{phase.steps:,}",
+            )
+        )
+        if phase.unfinished:
+            notes.append(f"{policy}: no game ended within the budget; its score is that of the unfinished one")
+        elif len(phase.scores) < command.episodes:
+            notes.append(f"{policy}: the budget of steps ended the test after {len(phase.scores)} games")
+        if phase.identical:
+            notes.append(f"{policy}: {len(phase.scores)} identical episodes; nothing is known of other starts")
+        if interval is None:
+            notes.append(f"{policy}: one score shows no spread, so there is no interval")
+    _, facts = load_params(run.path / f"{command.network}.safetensors")
+    network = f"{command.network} network of seed {run.seed}, after {facts['agent_steps']:,} agent steps"
+    tested = f"{network}, epsilon {epsilon:g}, games from seed {command.seed}"
+    print_lines([("tested", f"{run.environment}: {tested}")])
+    print_table(("policy", "games", "mean", "95% interval", "median", "best", "agent steps"), rows)
+    print_lines([("note", note) for note in notes])
+    if command.out is not None:
+        settings = {"network": command.network, "epsilon": epsilon, "seed": command.seed}
+        record = {"environment": run.environment, "operator": run.operator, "training_seed": run.seed}
+        write_record(
+            command.out,
+            record | settings | {"agent_steps": facts["agent_steps"]},
+            {"trained": trained, "random": random},
+        )
+        print_lines([("scores", str(command.out))])
+    return 0
+
+
+def watch(command: Watch) -> int:
+    """Films a trained network."""
+    from softbellman.study.store import find_run
+
+    study, run = find_run(command.run)
+    out = command.out or run.path / "videos" / f"{command.network}-seed-{command.seed}.mp4"
+    require_file(out)
+    set_up_xla(None)
+    from softbellman.running import play
+
+    epsilon = play.exploration_rate(study.config, command.epsilon)
+    path, phase, pictures = play.watch(
+        study,
+        run,
+        out,
+        which=command.network,
+        epsilon=epsilon,
+        episodes=command.episodes,
+        max_steps=command.max_steps,
+        seed=command.seed,
+    )
+    ended = f"not over after {phase.steps:,} agent steps" if phase.unfinished else "over"
+    scores = ", ".join(f"{score:g}" for score in phase.scores)
+    games = "1 game" if len(phase.scores) == 1 else f"{len(phase.scores)} games"
+    print_lines(
+        [
+            ("played", f"{run.environment}, {run.operator}, {command.network} network, epsilon {epsilon:g}"),
+            ("score", f"{scores} ({games}, {ended})"),
+            ("video", f"{path} ({pictures:,} pictures: the first, and one for each agent step)"),
+        ]
+    )
+    return 0
