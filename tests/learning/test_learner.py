@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from dataclasses import replace
 from functools import cache
 
 import chex
@@ -12,10 +13,10 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.learning import learner
-from softbellman.learning.learner import LearnerState, epsilon_at, huber, td_loss, td_target
+from softbellman.learning.learner import LearnerState, Schedule, epsilon_at, huber, td_loss, td_target
 from softbellman.learning.networks import Network, mlp, nature_cnn
 from softbellman.learning.replay import Transition
-from softbellman.learning.settings import LearnerSettings
+from softbellman.learning.settings import LearnerSettings, UpdateSettings
 
 PLAIN = LearnerSettings(reward_clip=None)
 STATIC = ("network", "settings")
@@ -380,8 +381,7 @@ def test_l33_epsilon_is_exact_at_its_corners(as_array):
     settings = LearnerSettings(replay_start_steps=100, epsilon_decay_steps=1000)
 
     def at(step):
-        value = epsilon_at(jnp.int32(step) if as_array else step, settings)
-        return float(value) if not as_array else value.item()
+        return float(Schedule.of(settings).at(jnp.int32(step)) if as_array else epsilon_at(step, settings))
 
     end = float(np.float32(0.1)) if as_array else 0.1  # not 1 + (0.1 - 1), which is less, and in float32 more
     assert [at(step) for step in (0, 1, 99, 100)] == [1.0] * 4
@@ -395,14 +395,33 @@ def test_l33_epsilon_is_exact_at_its_corners(as_array):
 def test_l33_a_decay_over_no_steps_jumps_to_the_end(as_array):
     settings = LearnerSettings(replay_start_steps=100, epsilon_decay_steps=0)
     for step, expected in ((0, 1.0), (99, 1.0), (100, 0.1), (101, 0.1)):
-        assert float(epsilon_at(jnp.int32(step) if as_array else step, settings)) == pytest.approx(expected)
+        rate = Schedule.of(settings).at(jnp.int32(step)) if as_array else epsilon_at(step, settings)
+        assert float(rate) == pytest.approx(expected)
 
 
 def test_l33_epsilon_may_rise_and_takes_arrays():
     settings = LearnerSettings(replay_start_steps=0, epsilon_decay_steps=3, epsilon_start=0.1, epsilon_end=0.7)
-    got = jax.jit(lambda steps: epsilon_at(steps, settings))(jnp.arange(6))
+    got = jax.jit(Schedule.at)(Schedule.of(settings), jnp.arange(6))
     np.testing.assert_allclose(got, [0.1, 0.3, 0.5, 0.7, 0.7, 0.7], rtol=1e-6)
     assert epsilon_at(5, settings) == 0.7
+
+
+@pytest.mark.parametrize("change", [{}, {"epsilon_end": 0.3}, {"epsilon_start": 0.0, "epsilon_decay_steps": 7}])
+def test_the_schedule_of_a_compiled_program_is_epsilons_and_no_part_of_what_is_compiled(change):
+    settings = replace(LearnerSettings(replay_start_steps=50, epsilon_decay_steps=333), **change)
+    steps, rate = np.arange(0, 500, 3), jax.jit(jax.vmap(Schedule.at, in_axes=(None, 0)))
+    got = rate(Schedule.of(settings), steps)
+    np.testing.assert_allclose(got, [epsilon_at(int(step), settings) for step in steps], rtol=1e-6, atol=1e-6)
+    rate(Schedule.of(replace(settings, epsilon_end=0.77, epsilon_decay_steps=1, replay_start_steps=9)), steps)
+    assert rate._cache_size() == 1
+
+
+def test_the_settings_of_an_update_leave_replay_and_exploration_out():
+    settings = LearnerSettings(gamma=0.5, optimizer="adam", reward_clip=None)
+    assert settings.update == UpdateSettings(gamma=0.5, optimizer="adam", reward_clip=None)
+    others = replace(settings, batch_size=7, replay_capacity=99, replay_start_steps=1, epsilon_end=0.5)
+    assert others.update == settings.update and hash(others.update) == hash(settings.update)
+    assert replace(settings, huber_delta=2.0).update != settings.update
 
 
 # ------------------------------------------------------------------------------------------------------ compilation

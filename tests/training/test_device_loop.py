@@ -241,6 +241,14 @@ def test_a_new_parameter_or_length_is_no_new_program():
     assert device_program.learn._cache_size() == compiled
 
 
+def test_another_exploration_is_no_new_program():
+    device_loop([(ops.mellowmax(1.0), 0)]).advance(100)
+    compiled = device_program.learn._cache_size(), device_program.play._cache_size()
+    for change in ({"epsilon_end": 0.7}, {"epsilon_start": 0.5, "epsilon_decay_steps": 9}, {"replay_start_steps": 60}):
+        device_loop([(ops.mellowmax(1.0), 0)], replace(LEARNER, **change)).advance(100)
+    assert (device_program.learn._cache_size(), device_program.play._cache_size()) == compiled
+
+
 def test_a_row_says_what_happened():
     loop = device_loop(ONE, loop=replace(LOOP, num_envs=2))
     loop.advance(200)

@@ -81,7 +81,7 @@ def test_an_update_copies_neither_accumulators_nor_parameters():
     loop = make_loop(SOFTMAX, hidden=(113,))
     loop.advance(8)
     state, batch = loop.state(0), loop.replays[0].sample(np.random.default_rng(0), 32)
-    words = (loop.network, loop.settings, 1, state._replace(opt_state=()), state.opt_state, SOFTMAX, batch)
+    words = (loop.network, loop.settings.update, 1, state._replace(opt_state=()), state.opt_state, SOFTMAX, batch)
     program = host_loop._learn.lower(*words).compile().as_text()
     assert re.search(r"f32\[\d+,113\]\S* fusion\(", program)
     assert not re.search(r"f32\[\d+,113\]\S* copy\(", program)
@@ -304,9 +304,13 @@ def test_a_new_parameter_or_seed_compiles_nothing_anew():
 
     counted = Network(plain.init, apply, plain.last_layer)
 
-    def train(tau, seed):
+    def train(tau, seed, **change):
         loop = HostLoop(
-            [Run(ops.double(ops.softmax(tau)), seed)], lambda *_: corridor(), lambda *_: counted, LEARNER, LOOP
+            [Run(ops.double(ops.softmax(tau)), seed)],
+            lambda *_: corridor(),
+            lambda *_: counted,
+            replace(LEARNER, **change),
+            LOOP,
         )
         loop.advance(100)
         assert loop.updates == 15
@@ -316,6 +320,7 @@ def test_a_new_parameter_or_seed_compiles_nothing_anew():
     first = train(5.0, 0)
     assert 0 < first < 30
     assert train(0.5, 1) == train(1e6, 2) == first
+    assert train(5.0, 0, epsilon_end=0.7, epsilon_decay_steps=9, replay_capacity=900) == first
 
 
 # --------------------------------------------------------------------------------- scores, counts, and what rows say

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from softbellman.learning.learner import LearnerState, td_loss
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import Transition
-from softbellman.learning.settings import LearnerSettings
+from softbellman.learning.settings import UpdateSettings
 
 _CHUNK = 320
 
@@ -82,7 +82,7 @@ def value_statistics(state: LearnerState, operator: Any, obs: Any, network: Netw
 
 @partial(jax.jit, static_argnames=("network", "settings"))
 def _last_layer_gradient(
-    state: LearnerState, operator: Any, batch: Transition, network: Network, settings: LearnerSettings
+    state: LearnerState, operator: Any, batch: Transition, network: Network, settings: UpdateSettings
 ) -> jax.Array:
     def loss(last_weights: jax.Array) -> jax.Array:
         last = {**state.params[network.last_layer], "w": last_weights}
@@ -93,7 +93,7 @@ def _last_layer_gradient(
 
 
 def gradient_statistics(
-    state: LearnerState, operator: Any, batches: list[Transition], network: Network, settings: LearnerSettings
+    state: LearnerState, operator: Any, batches: list[Transition], network: Network, settings: UpdateSettings
 ) -> dict[str, float]:
     """Computes `GradientStatistics` over independent minibatches, each with the loss that training uses."""
     gradients = jnp.stack([_last_layer_gradient(state, operator, batch, network, settings) for batch in batches])

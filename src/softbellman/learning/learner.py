@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from softbellman.learning.networks import Network, Params
 from softbellman.learning.replay import Transition
-from softbellman.learning.settings import LearnerSettings
+from softbellman.learning.settings import LearnerSettings, UpdateSettings
 
 
 class Operator(Protocol):
@@ -47,7 +48,7 @@ class UpdateMetrics(NamedTuple):
     q_taken: jax.Array
 
 
-def make_optimizer(settings: LearnerSettings) -> optax.GradientTransformation:
+def make_optimizer(settings: UpdateSettings) -> optax.GradientTransformation:
     """Builds the centred RMSProp of DeepMind's DQN, or PyTorch's.
 
     One decay for both moments, accumulators from zero, no momentum:
@@ -66,7 +67,7 @@ def make_optimizer(settings: LearnerSettings) -> optax.GradientTransformation:
     )
 
 
-def init(network: Network, settings: LearnerSettings, key_init: jax.Array) -> LearnerState:
+def init(network: Network, settings: UpdateSettings, key_init: jax.Array) -> LearnerState:
     """Makes the first state; the target network is a copy of the online one. The key is consumed."""
     params = network.init(key_init)
     opt_state = make_optimizer(settings).init(params)
@@ -152,7 +153,7 @@ def td_loss(
     operator: Operator,
     batch: Transition,
     network: Network,
-    settings: LearnerSettings,
+    settings: UpdateSettings,
 ) -> tuple[jax.Array, UpdateMetrics]:
     """Computes the Huber loss of the temporal-difference error (the paper's Eq. 1), and the metrics of the minibatch.
 
@@ -192,7 +193,7 @@ def td_loss(
 
 
 def learn_step(
-    state: LearnerState, operator: Operator, batch: Transition, network: Network, settings: LearnerSettings
+    state: LearnerState, operator: Operator, batch: Transition, network: Network, settings: UpdateSettings
 ) -> tuple[LearnerState, UpdateMetrics]:
     """Makes one update of the online network; the target network stays (`copy_target` moves it)."""
     gradient, metrics = jax.grad(td_loss, has_aux=True)(
@@ -208,11 +209,11 @@ def copy_target(state: LearnerState) -> LearnerState:
     return state._replace(target_params=jax.tree.map(jnp.copy, state.params))
 
 
-def epsilon_at(agent_steps: Any, settings: LearnerSettings) -> Any:
+def epsilon_at(agent_steps: int, settings: LearnerSettings) -> float:
     """Computes the exploration rate at a step: `epsilon_start` until replay starts, then linear, then `epsilon_end`.
 
     Args:
-        agent_steps: agent steps taken so far, an integer or a JAX array of them.
+        agent_steps: agent steps taken so far.
         settings: `replay_start_steps`, and the three numbers of epsilon; a decay over 0 steps is a jump to the end.
 
     Returns:
@@ -220,7 +221,36 @@ def epsilon_at(agent_steps: Any, settings: LearnerSettings) -> Any:
     """
     start, end, decay = settings.epsilon_start, settings.epsilon_end, settings.epsilon_decay_steps
     since = agent_steps - settings.replay_start_steps
-    between = start + since / max(decay, 1) * (end - start)
-    if isinstance(since, jax.Array):
-        return jnp.where(since >= decay, end, jnp.where(since <= 0, start, between))
-    return end if since >= decay else start if since <= 0 else between
+    return end if since >= decay else start if since <= 0 else start + since / max(decay, 1) * (end - start)
+
+
+class Schedule(NamedTuple):
+    """The exploration rate as arguments of a compiled program: another schedule compiles nothing anew.
+
+    Attributes:
+        start: the rate until `first`.
+        end: the rate from `first + steps` on.
+        slope: what one agent step between them adds to the rate.
+        first: the agent step at which the decay begins.
+        steps: agent steps of the decay.
+    """
+
+    start: Any
+    end: Any
+    slope: Any
+    first: Any
+    steps: Any
+
+    @classmethod
+    def of(cls, settings: LearnerSettings) -> "Schedule":
+        """Returns the schedule of settings, in float32 and int32."""
+        start, end, steps = settings.epsilon_start, settings.epsilon_end, settings.epsilon_decay_steps
+        slope = np.float32(1) / np.float32(max(steps, 1)) * np.float32(end - start)
+        first = np.int32(settings.replay_start_steps)
+        return cls(np.float32(start), np.float32(end), slope, first, np.int32(steps))
+
+    def at(self, agent_steps: jax.Array) -> jax.Array:
+        """Computes what `epsilon_at` does, in float32, within a compiled program."""
+        since = agent_steps - self.first
+        between = self.start + since * self.slope
+        return jnp.where(since >= self.steps, self.end, jnp.where(since <= 0, self.start, between))

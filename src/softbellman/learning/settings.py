@@ -1,12 +1,12 @@
 """The numbers that the learner is run with. No JAX here: a command line can read them at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnerSettings:
-    """How the learner learns. The defaults are the authors' (their `run_nature.py`), step for step.
+class UpdateSettings:
+    """The numbers that an update is compiled with: a new value of one is a new program.
 
     Attributes:
         gamma: discount factor, in `[0, 1)`.
@@ -17,14 +17,6 @@ class LearnerSettings:
         huber_delta: where the Huber loss turns linear; one beyond all errors, such as 1e30, leaves the squared loss.
         loss_reduction: `sum` or `mean` over the minibatch.
         reward_clip: rewards are clipped to `+-reward_clip` in the loss; None leaves them raw.
-        batch_size: transitions in a minibatch, drawn uniformly with replacement.
-        update_period_steps: agent steps from one update to the next.
-        target_period_updates: updates from one copy of the target network to the next.
-        replay_capacity: frames that the replay holds, in each run.
-        replay_start_steps: agent steps with uniformly random actions before the first update.
-        epsilon_start: exploration rate until replay starts.
-        epsilon_end: exploration rate after its decay.
-        epsilon_decay_steps: agent steps over which epsilon falls linearly, counted from `replay_start_steps`.
     """
 
     gamma: float = 0.99
@@ -35,6 +27,25 @@ class LearnerSettings:
     huber_delta: float = 1.0
     loss_reduction: Literal["sum", "mean"] = "sum"
     reward_clip: float | None = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerSettings(UpdateSettings):
+    """How the learner learns: its updates, their minibatches and periods, the replay, and exploration.
+
+    The defaults are the authors' (their `run_nature.py`), step for step.
+
+    Attributes:
+        batch_size: transitions in a minibatch, drawn uniformly with replacement.
+        update_period_steps: agent steps from one update to the next.
+        target_period_updates: updates from one copy of the target network to the next.
+        replay_capacity: frames that the replay holds, in each run.
+        replay_start_steps: agent steps with uniformly random actions before the first update.
+        epsilon_start: exploration rate until replay starts.
+        epsilon_end: exploration rate after its decay.
+        epsilon_decay_steps: agent steps over which epsilon falls linearly, counted from `replay_start_steps`.
+    """
+
     batch_size: int = 32
     update_period_steps: int = 4
     target_period_updates: int = 2_500
@@ -43,3 +54,8 @@ class LearnerSettings:
     epsilon_start: float = 1.0
     epsilon_end: float = 0.1
     epsilon_decay_steps: int = 1_000_000
+
+    @property
+    def update(self) -> UpdateSettings:
+        """The numbers of an update alone: what its compiled program depends on."""
+        return UpdateSettings(**{field.name: getattr(self, field.name) for field in fields(UpdateSettings)})

@@ -20,7 +20,7 @@ from softbellman.envs.device import copy_keys
 from softbellman.envs.step import DeviceEnv, HostEnv
 from softbellman.learning import learner
 from softbellman.learning.device_replay import DeviceReplay
-from softbellman.learning.learner import LearnerState
+from softbellman.learning.learner import LearnerState, Schedule
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings
@@ -93,7 +93,10 @@ class DeviceLoop:
         self.runs, self.settings, self.loop, self.env = tuple(runs), settings, loop, env
         self._make_env = make_env
         self.network = make_network(env.obs_shape, env.num_actions)
-        self.setting = Setting(env, self.network, settings, loop.num_envs)
+        self.setting = Setting(
+            env, self.network, settings.update, settings.replay_capacity, settings.batch_size, loop.num_envs
+        )
+        self._schedule = Schedule.of(settings)
         self._width = loop.block_width
         self._lanes = blocks_of(len(runs), self._width)
         self._operators = [_stacked([runs[lane].operator for lane in block]) for block in self._lanes]
@@ -312,7 +315,7 @@ class DeviceLoop:
         self.check_losses()
 
     def _moment(self) -> Moment:
-        return Moment(np.int32(self.agent_steps), np.int32(self.replay_from))
+        return Moment(np.int32(self.agent_steps), np.int32(self.replay_from), self._schedule)
 
     @property
     def _filled(self) -> int:

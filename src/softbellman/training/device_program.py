@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from softbellman.envs.step import DeviceEnv, Step
 from softbellman.learning import device_replay, learner
 from softbellman.learning.device_replay import DeviceReplay
-from softbellman.learning.learner import LearnerState
+from softbellman.learning.learner import LearnerState, Schedule
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import Transition
-from softbellman.learning.settings import LearnerSettings
+from softbellman.learning.settings import UpdateSettings
 
 
 class Counts(NamedTuple):
@@ -57,15 +57,18 @@ class Setting(NamedTuple):
 
     env: DeviceEnv
     network: Network
-    settings: LearnerSettings
+    update: UpdateSettings
+    replay_capacity: int
+    batch_size: int
     num_envs: int
 
 
 class Moment(NamedTuple):
-    """Where a program begins: agent steps so far, and when the replay was empty."""
+    """Where a program begins: agent steps so far, when the replay was empty, and the schedule of exploration."""
 
     agent_steps: Any
     replay_from: Any
+    schedule: Schedule
 
 
 def _over_runs(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -79,13 +82,13 @@ def _over_runs(function: Callable[..., Any], *arguments: Any) -> Any:
 @partial(jax.jit, static_argnames=("setting",))
 def begin(setting: Setting, keys_init: jax.Array, keys_env: jax.Array) -> Block:
     """Makes the state of a block before its first step, from keys `[R]` and `[R, E]`."""
-    env, settings, num_envs = setting.env, setting.settings, setting.num_envs
+    env, num_envs = setting.env, setting.num_envs
 
     def one(key_init: jax.Array, keys_env: jax.Array) -> Block:
         games, obs = jax.vmap(env.reset)(keys_env)
         return Block(
-            learner.init(setting.network, settings, key_init),
-            device_replay.empty(settings.replay_capacity, env.obs_shape, env.obs_dtype),
+            learner.init(setting.network, setting.update, key_init),
+            device_replay.empty(setting.replay_capacity, env.obs_shape, env.obs_dtype),
             games,
             obs,
             Counts(
@@ -116,7 +119,7 @@ def learn(
     steps: Any,
 ) -> Block:
     """Makes `updates` updates of every run of a block, each after `steps` steps of every environment."""
-    env, settings, num_envs = setting.env, setting.settings, setting.num_envs
+    env, num_envs = setting.env, setting.num_envs
 
     def one(block: Block, operator: Any, keys: Keys) -> Block:
         def update(number: jax.Array, block: Block) -> Block:
@@ -124,9 +127,9 @@ def learn(
             block = _steps(setting, block, keys, now, steps)
             done = now.agent_steps + steps * num_envs
             key = jax.random.fold_in(keys.replay, first_update + number)
-            filled = jnp.minimum(done - moment.replay_from, settings.replay_capacity)
-            batch = device_replay.draw(block.replay, key, filled, settings.batch_size, env.obs_shape, env.obs_dtype)
-            state, metrics = learner.learn_step(block.learner, operator, batch, setting.network, settings)
+            filled = jnp.minimum(done - moment.replay_from, setting.replay_capacity)
+            batch = device_replay.draw(block.replay, key, filled, setting.batch_size, env.obs_shape, env.obs_dtype)
+            state, metrics = learner.learn_step(block.learner, operator, batch, setting.network, setting.update)
             counts, lost = block.counts, ~jnp.isfinite(metrics.loss)
             counts = counts._replace(
                 loss_sum=counts.loss_sum + metrics.loss,
@@ -141,18 +144,18 @@ def learn(
 
 def _steps(setting: Setting, block: Block, keys: Keys, moment: Moment, steps: Any) -> Block:
     """Takes `steps` steps of every environment of a run, and stores them."""
-    env, settings, num_envs = setting.env, setting.settings, setting.num_envs
+    env, num_envs = setting.env, setting.num_envs
     params = block.learner.params
 
     def step(number: jax.Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         replay, games, obs, counts = carry
         agent_steps = moment.agent_steps + number * num_envs
         key = jax.random.fold_in(keys.act, agent_steps // num_envs)
-        actions = learner.act(setting.network, params, obs, key, learner.epsilon_at(agent_steps, settings))
+        actions = learner.act(setting.network, params, obs, key, moment.schedule.at(agent_steps))
         games, taken = jax.vmap(env.step)(games, actions, keys.env)
-        slot = (agent_steps - moment.replay_from) % settings.replay_capacity
-        replay = device_replay.write(replay, slot, obs, actions, taken, settings.gamma)
-        return replay, games, taken.obs, _counted(counts, taken, settings.reward_clip)
+        slot = (agent_steps - moment.replay_from) % setting.replay_capacity
+        replay = device_replay.write(replay, slot, obs, actions, taken, setting.update.gamma)
+        return replay, games, taken.obs, _counted(counts, taken, setting.update.reward_clip)
 
     carry = (block.replay, block.games, block.obs, block.counts)
     return Block(block.learner, *jax.lax.fori_loop(0, steps, step, carry))

@@ -23,7 +23,7 @@ from softbellman.learning import learner
 from softbellman.learning.learner import LearnerState
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import FrameReplay, Transition
-from softbellman.learning.settings import LearnerSettings
+from softbellman.learning.settings import LearnerSettings, UpdateSettings
 from softbellman.training import streams
 from softbellman.training.checkpoint import Checkpoint, State
 from softbellman.training.evaluation import Policy, TestPhase, play
@@ -106,11 +106,12 @@ class HostLoop:
             for env in self.envs
         ]
         self._blocks = blocks_of(len(runs), loop.block_width)
+        self._update_settings = settings.update
         self._operators = [_stack([runs[lane].operator for lane in block]) for block in self._blocks]
         self._act_keys = streams.keys([run.seed for run in runs], Role.ACT)
         self._explorations: tuple[int, Any] = (-1, None)  # a span of moments, and its draws
         self.states: list[LearnerState] = [
-            _stack([_init(self.network, settings, streams.key(runs[lane].seed, Role.INIT)) for lane in block])
+            _stack([_init(self.network, settings.update, streams.key(runs[lane].seed, Role.INIT)) for lane in block])
             for block in self._blocks
         ]
         self.agent_steps = self.updates = self.epoch = 0
@@ -306,7 +307,7 @@ class HostLoop:
             state = self.states[number]
             opt_state, moved, metrics = _learn(
                 self.network,
-                self.settings,
+                self._update_settings,
                 len(block),
                 state._replace(opt_state=()),
                 state.opt_state,
@@ -391,7 +392,7 @@ def _over_lanes(function: Callable[..., Any], width: int) -> Callable[..., Any]:
 
 
 @partial(jax.jit, static_argnames=("network", "settings"))
-def _init(network: Network, settings: LearnerSettings, key_init: jax.Array) -> LearnerState:
+def _init(network: Network, settings: UpdateSettings, key_init: jax.Array) -> LearnerState:
     return learner.init(network, settings, key_init)
 
 
@@ -420,7 +421,7 @@ def _test_act(network: Network, params: Any, obs: Any, key: jax.Array, moment: A
 @partial(jax.jit, static_argnames=("network", "settings", "width"), donate_argnames=("opt_state",))
 def _learn(
     network: Network,
-    settings: LearnerSettings,
+    settings: UpdateSettings,
     width: int,
     state: LearnerState,
     opt_state: Any,

@@ -140,7 +140,9 @@ class Ruler(NamedTuple):
         )
         gradients: dict[str, float | None] = dict.fromkeys(diagnostics.GradientStatistics._fields)
         if batches:
-            gradients = dict(diagnostics.gradient_statistics(state, run.operator, batches, self.network, self.settings))
+            gradients = dict(
+                diagnostics.gradient_statistics(state, run.operator, batches, self.network, self.settings.update)
+            )
         return MetricsRow(
             epoch=tally.epoch,
             agent_steps=tally.agent_steps,
