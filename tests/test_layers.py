@@ -62,7 +62,6 @@ VAGUE_NAMES = {"utils.py", "common.py", "base.py", "helpers.py", "misc.py"}
 CIRCLES = [
     ["envs", "envs.atari", "envs.gym", "envs.hosted"],
     ["operators.contract", "operators.core", "operators.laws", "operators.spec"],
-    ["training.host_loop", "training.snapshot"],
 ]
 
 FILES = sorted(ROOT.rglob("*.py"))

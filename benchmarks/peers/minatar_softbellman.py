@@ -36,7 +36,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     from softbellman import config as configs
     from softbellman import operators as ops
     from softbellman.running.build import make_loop
-    from softbellman.training.measurement import Run
+    from softbellman.training.lanes import Run
 
     config = configs.preset("quick-minatar").config
     values = BESIDE[options.beside] | {
@@ -54,14 +54,14 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     loop.advance(options.steps)
     if options.tests:
         loop.test()
-    jax.block_until_ready(loop.blocks)
+    jax.block_until_ready(loop.learners)
     before = loop.updates
     wait_for_the_word()
     started = time.perf_counter()
     loop.advance(options.steps)
     if options.tests:
         loop.test()
-    jax.block_until_ready(loop.blocks)
+    jax.block_until_ready(loop.learners)
     ended = time.perf_counter()
     return {
         "started": started,

@@ -28,13 +28,14 @@ def measure(game: str, replay_start: int, warmup: int, steps: int, threads: int,
     from softbellman import operators as ops
     from softbellman.learning.networks import nature_cnn
     from softbellman.learning.settings import LearnerSettings
-    from softbellman.training.host_loop import HostLoop, Run
+    from softbellman.training.host_stage import host_loop
+    from softbellman.training.lanes import Run
     from softbellman.training.settings import LoopSettings
 
     settings = LearnerSettings(
         replay_capacity=100_000, replay_start_steps=replay_start, epsilon_end=0.1, epsilon_decay_steps=0
     )
-    loop = HostLoop(
+    loop = host_loop(
         [Run(ops.maximum(), seed)],
         lambda seed, training: envs.make(f"atari/{game}", seed=seed, training=training),
         lambda obs_shape, num_actions: nature_cnn(num_actions),
@@ -42,10 +43,10 @@ def measure(game: str, replay_start: int, warmup: int, steps: int, threads: int,
         LoopSettings(),
     )
     loop.advance(replay_start + warmup)
-    jax.block_until_ready(loop.states)
+    jax.block_until_ready(loop.learners)
     before, started = loop.updates, time.perf_counter()
     loop.advance(steps)
-    jax.block_until_ready(loop.states)
+    jax.block_until_ready(loop.learners)
     seconds, updates = time.perf_counter() - started, loop.updates - before
     loop.close()
     return {

@@ -173,9 +173,9 @@ def test_how_checkpoints_are_saved_may_change_between_two_commands(softbellman, 
 
 def test_a_stopped_study_goes_on_by_resume_or_by_the_same_command(softbellman, trained):
     """The first Ctrl-C comes at the first row; then it goes on, and is stopped again; then it ends."""
-    from softbellman.training.host_loop import HostLoop
+    from softbellman.training.loop import Loop
 
-    test, left = HostLoop.test, [2]
+    test, left = Loop.test, [2]
 
     def interrupted(self, on_step):
         if left[0]:
@@ -184,7 +184,7 @@ def test_a_stopped_study_goes_on_by_resume_or_by_the_same_command(softbellman, t
         return test(self, on_step)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(HostLoop, "test", interrupted)
+        patched.setattr(Loop, "test", interrupted)
         code, _, errors = softbellman(*TRAIN, "--out", "study")
         assert code == 130 and errors.splitlines()[-1] == "softbellman: stopped; to go on: softbellman resume study"
         code, _, errors = softbellman("resume", "study")

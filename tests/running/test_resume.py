@@ -25,7 +25,7 @@ from softbellman.study import provenance, writer
 from softbellman.study.matching import require_within
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
-from softbellman.training.host_loop import Diverged
+from softbellman.training.loop import Diverged
 
 from ..studies import TINY
 from ..studies import train as train_study
@@ -454,14 +454,14 @@ def test_a_signal_that_is_ignored_or_handled_already_is_left_alone():
 
 def test_a_test_phase_is_broken_off_for_a_stop(tmp_path, undisturbed, monkeypatch):
     study = study_of(tmp_path / "study", seeds=(0, 3))
-    test = groups.HostLoop.test
+    test = groups.Loop.test
 
     def interrupted(self, on_step):
         os.kill(os.getpid(), signal.SIGTERM)  # as a scheduler does
         return test(self, on_step)
 
     with monkeypatch.context() as patched:
-        patched.setattr(groups.HostLoop, "test", interrupted)
+        patched.setattr(groups.Loop, "test", interrupted)
         with pytest.raises(Stopped):
             train_study(study)
     assert checkpoints(study)[-1].name == "step-000000000200.safetensors"

@@ -10,8 +10,8 @@ import numpy as np
 from softbellman.envs.device import DeviceGame
 from softbellman.envs.hosted import HostedEnv
 from softbellman.learning.networks import mlp
-from softbellman.training.device_loop import DeviceLoop
-from softbellman.training.measurement import Run
+from softbellman.training.device_stage import device_loop as loop_of
+from softbellman.training.lanes import Run
 from softbellman.training.settings import LoopSettings
 
 from . import probes
@@ -75,7 +75,7 @@ def device_loop(runs, settings=LEARNER, loop=LOOP, env=None):
     def on_the_host(seed, training):
         return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
 
-    return DeviceLoop([Run(*run) for run in runs], env, on_the_host, network, settings, loop)
+    return loop_of([Run(*run) for run in runs], env, on_the_host, network, settings, loop)
 
 
 @functools.cache  # one object for each, so that what was compiled for it serves again

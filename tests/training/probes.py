@@ -7,7 +7,8 @@ import numpy as np
 from softbellman.envs.step import Step
 from softbellman.learning.networks import mlp
 from softbellman.learning.settings import LearnerSettings
-from softbellman.training.host_loop import HostLoop, Run
+from softbellman.training.host_stage import host_loop
+from softbellman.training.lanes import Run
 from softbellman.training.settings import LoopSettings
 
 GAMMA = 0.8
@@ -168,4 +169,20 @@ def make_loop(operators, env=corridor, *, seeds=(0,), learner=LEARNER, loop=LOOP
     def make_network(obs_shape, num_actions):
         return network(obs_shape, num_actions, hidden)
 
-    return HostLoop(runs, lambda seed, training: env(), make_network, learner, loop, **options)
+    return host_loop(runs, lambda seed, training: env(), make_network, learner, loop, **options)
+
+
+def envs(loop):
+    """The training environments of all runs."""
+    return [env for stage in loop.stages for env in stage.envs]
+
+
+def replays(loop):
+    """The replays of all runs."""
+    return [replay for stage in loop.stages for replay in stage.replays]
+
+
+def counts(loop, index=0):
+    """The counts of a run."""
+    number, lane = divmod(index, loop.loop.block_width)
+    return loop.stages[number].counts(lane)

@@ -9,7 +9,7 @@ import pytest
 
 from softbellman.envs.hosted import HostedEnv
 from softbellman.training import device_evaluation, evaluation
-from softbellman.training.host_loop import greedy_policy
+from softbellman.training.evaluation import greedy_policy
 
 from .device_probes import LEARNER, LOOP, Corridor, linear_network
 

@@ -11,7 +11,7 @@ import pytest
 
 from softbellman import operators as ops
 
-from .probes import GAMMA, LEARNER, LOOP, TableEnv, make_loop
+from .probes import GAMMA, LEARNER, LOOP, TableEnv, counts, envs, make_loop
 
 SOFTMAX_OF_0_AND_1 = 1 / (1 + np.exp(-5.0))
 MELLOWMAX_OF_0_AND_1 = np.log((1 + np.exp(5.0)) / 2) / 5
@@ -62,7 +62,7 @@ def test_probe(question, operator):
     tables, values = PROBES[question]
     loop = make_loop(operator, lambda: TableEnv(**tables, num_envs=8), learner=RANDOM, loop=EIGHT)
     loop.advance(2_400)
-    q = loop.network.apply(loop.params(0), loop.envs[0].features)
+    q = loop.network.apply(loop.params(0), envs(loop)[0].features)
     np.testing.assert_allclose(q, values(VALUE_OF_0_AND_1[operator]), atol=0.003)  # softmax(5) and max differ by 0.005
 
 
@@ -107,4 +107,4 @@ def test_l2_a_state_cut_every_few_steps_reaches_the_value_without_cuts(operator)
     loop = make_loop(operator, cut_every_three_steps, learner=settings, loop=EIGHT)
     loop.advance(4_000)
     np.testing.assert_allclose(loop.network.apply(loop.params(0), np.array([PLUS], np.float32)), 5.0, rtol=0.02)
-    assert loop.counters[0].episodes > 1_000
+    assert counts(loop).episodes > 1_000

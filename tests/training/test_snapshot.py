@@ -1,6 +1,6 @@
 """A loop that is saved, thrown away, made anew and restored goes on bit for bit; what can't be exact is said."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache, partial
 
 import jax
@@ -14,9 +14,12 @@ from softbellman.learning.networks import mlp
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training import checkpoint, measurement
 from softbellman.training.checkpoint import Checkpoint, Damaged
-from softbellman.training.host_loop import Diverged, HostLoop, Run
+from softbellman.training.host_stage import host_loop
+from softbellman.training.lanes import Run
+from softbellman.training.loop import Diverged
 from softbellman.training.settings import LoopSettings
-from softbellman.training.snapshot import restore, snapshot
+
+from .probes import counts, envs, replays
 
 LEARNER = LearnerSettings(
     optimizer="adam",
@@ -48,7 +51,7 @@ def network(obs_shape, num_actions):
 def make_loop(*, operators=(SOFTMAX,), loop=LOOP, learner=LEARNER, make_env=None):
     runs = [Run(operator, seed) for seed, operator in enumerate(operators)]
     make_env = make_env or partial(cartpole, num_envs=loop.num_envs)
-    return HostLoop(runs, make_env, network, learner, loop)
+    return host_loop(runs, make_env, network, learner, loop)
 
 
 def breakout_loop(learner=LEARNER, loop=LOOP):
@@ -60,19 +63,19 @@ def breakout_loop(learner=LEARNER, loop=LOOP):
 
 def everything(loop):
     """All that the future of a loop depends on, and all that it has counted."""
-    replays = [replay.filled() | {"written": replay.written} for replay in loop.replays]
+    for stage in loop.stages:
+        stage.settle()
+    stored = [replay.filled() | {"written": replay.written} for replay in replays(loop)]
     return {
-        "states": jax.tree.map(np.array, loop.states),
-        "replays": [{name: [np.array(part) for part in parts] for name, parts in arrays.items()} for arrays in replays],
-        "counters": [asdict(counters) for counters in loop.counters],
-        "clocks": (loop.agent_steps, loop.updates, loop.epoch, loop.learning_from),
+        "states": jax.tree.map(np.array, loop.learners),
+        "replays": [{name: [np.array(part) for part in parts] for name, parts in arrays.items()} for arrays in stored],
+        "counts": [jax.tree.map(np.array, counts(loop, index)) for index in range(len(loop.runs))],
+        "clock": loop.clock,
         "games": [
-            [(tape.game, tape.seed, tape.actions.tolist(), tape.checksum) for tape in env.tape] for env in loop.envs
+            [(tape.game, tape.seed, tape.actions.tolist(), tape.checksum) for tape in env.tape] for env in envs(loop)
         ],
-        "obs": [np.array(obs) for obs in loop.obs],
-        "scores": [np.array(scores) for scores in loop.scores],
-        "ages": [np.array(ages) for ages in loop.ages],
-        "losses": np.array([np.asarray(loss) for loss in loop.losses]),
+        "obs": [np.array(obs) for stage in loop.stages for obs in stage.obs],
+        "ages": [np.array(ages) for stage in loop.stages for ages in stage.ages],
         "held out": loop.held_out,
         "diverged": loop.diverged,
     }
@@ -95,16 +98,16 @@ def trained(loop, saves=(), folder=None, anew=None):
         if saves and loop.agent_steps == saves[0]:  # also where a test is due
             saves.pop(0)
             file = folder / f"{loop.agent_steps}.safetensors"
-            checkpoint.save(file, snapshot(loop))
+            checkpoint.save(file, loop.snapshot())
             before = everything(loop)
             loop.close()
             loop = anew()
-            assert restore(loop, Checkpoint(file)) == []
+            assert loop.restore(Checkpoint(file)) == []
             assert_same(before, everything(loop))
         if loop.test_is_due:
             rows.append([row._replace(seconds=0.0) for row, _ in loop.test().values()])
             continue
-        ends = [loop.loop.epoch_steps * (loop.epoch + 1), loop.loop.steps, *saves]
+        ends = [loop.loop.epoch_steps * (loop.clock.epoch + 1), loop.loop.steps, *saves]
         loop.advance(min(ends) - loop.agent_steps)
     end = everything(loop)
     loop.close()
@@ -156,17 +159,17 @@ def test_l3_an_atari_run_is_too_also_when_the_next_game_starts_late(tmp_path, mo
 def test_what_is_saved_is_only_what_is_filled(tmp_path):
     loop = make_loop(learner=replace(LEARNER, replay_capacity=100_000))
     loop.advance(60)
-    checkpoint.save(tmp_path / "state.safetensors", snapshot(loop))
-    frames = Checkpoint(tmp_path / "state.safetensors").array("runs/0/replay/frames")
-    assert len(frames) == loop.replays[0].num_frames < 80
+    checkpoint.save(tmp_path / "state.safetensors", loop.snapshot())
+    frames = Checkpoint(tmp_path / "state.safetensors").array("stages/0/0/replay/frames")
+    assert len(frames) == replays(loop)[0].num_frames < 80
 
 
 def test_l22_without_the_replay_a_test_that_is_due_is_made_without_gradients(tmp_path):
     loop = make_loop()
     loop.advance(150)
-    checkpoint.save(tmp_path / "state.safetensors", snapshot(loop, with_replay=False))
+    checkpoint.save(tmp_path / "state.safetensors", loop.snapshot(with_replay=False))
     resumed = make_loop()
-    restore(resumed, Checkpoint(tmp_path / "state.safetensors"))
+    resumed.restore(Checkpoint(tmp_path / "state.safetensors"))
     (row, _), (resumed_row, _) = loop.test()[0], resumed.test()[0]
     assert row.gradient_norm is not None and resumed_row.gradient_norm is None
     assert (resumed_row.test_return, resumed_row.held_out_value) == (row.test_return, row.held_out_value)
@@ -175,19 +178,19 @@ def test_l22_without_the_replay_a_test_that_is_due_is_made_without_gradients(tmp
 def test_l22_without_the_replay_learning_waits_for_a_new_one_and_that_is_said(tmp_path):
     loop = make_loop()
     loop.advance(100)
-    checkpoint.save(tmp_path / "state.safetensors", snapshot(loop, with_replay=False))
+    checkpoint.save(tmp_path / "state.safetensors", loop.snapshot(with_replay=False))
     resumed = make_loop()
-    (note,) = restore(resumed, Checkpoint(tmp_path / "state.safetensors"))
+    (note,) = resumed.restore(Checkpoint(tmp_path / "state.safetensors"))
     assert "not exact: the replay was not saved" in note and "after 40 more agent steps" in note
     before = resumed.updates
     resumed.advance(40)
-    assert resumed.updates == before and len(resumed.replays[0]) == 40
+    assert resumed.updates == before and len(replays(resumed)[0]) == 40
     resumed.advance(4)
     assert resumed.updates == before + 1
     # Saved whole from here on, it goes on exactly again: also that learning waits is in the state.
-    checkpoint.save(tmp_path / "again.safetensors", snapshot(resumed))
+    checkpoint.save(tmp_path / "again.safetensors", resumed.snapshot())
     third = make_loop()
-    assert restore(third, Checkpoint(tmp_path / "again.safetensors")) == []
+    assert third.restore(Checkpoint(tmp_path / "again.safetensors")) == []
     assert_same(everything(resumed), everything(third))
 
 
@@ -208,17 +211,17 @@ def test_a_game_that_cant_be_played_again_needs_a_word_and_then_only_that_game_i
 
     loop = make_loop(make_env=forgetful)
     loop.advance(100)
-    checkpoint.save(tmp_path / "state.safetensors", snapshot(loop))
+    checkpoint.save(tmp_path / "state.safetensors", loop.snapshot())
     saved = Checkpoint(tmp_path / "state.safetensors")
     with pytest.raises(ValueError, match=r"does not end where it did.*resume --inexact"):
-        restore(make_loop(make_env=forgetful), saved)
+        make_loop(make_env=forgetful).restore(saved)
     resumed = make_loop(make_env=forgetful)
-    (note,) = restore(resumed, saved, inexact=True)
+    (note,) = resumed.restore(saved, inexact=True)
     assert "not exact" in note and "a new game begins" in note
-    assert len(resumed.replays[0]) == len(loop.replays[0]) and resumed.agent_steps == 100
-    assert_same({"states": loop.states}, {"states": resumed.states})
+    assert len(replays(resumed)[0]) == len(replays(loop)[0]) and resumed.agent_steps == 100
+    assert_same({"states": loop.learners}, {"states": resumed.learners})
     resumed.advance(50)
-    assert len(resumed.replays[0]) > len(loop.replays[0]) and resumed.updates == loop.updates + 12
+    assert len(replays(resumed)[0]) > len(replays(loop)[0]) and resumed.updates == loop.updates + 12
 
 
 @pytest.mark.parametrize(
@@ -233,9 +236,9 @@ def test_a_game_that_cant_be_played_again_needs_a_word_and_then_only_that_game_i
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path, other):
     loop = make_loop()
     loop.advance(100)
-    checkpoint.save(tmp_path / "state.safetensors", snapshot(loop))
+    checkpoint.save(tmp_path / "state.safetensors", loop.snapshot())
     with pytest.raises(Damaged):
-        restore(make_loop(**other), Checkpoint(tmp_path / "state.safetensors"))
+        make_loop(**other).restore(Checkpoint(tmp_path / "state.safetensors"))
 
 
 # --------------------------------------------------------------------------------------------------------- divergence
@@ -277,7 +280,7 @@ def test_a_loop_with_no_run_left_stops_and_no_lost_state_is_saved():
         loop.advance(300)
     assert loop.agent_steps == loop.diverged[0] + LEARNER.update_period_steps  # seen before the next update
     with pytest.raises(Diverged):
-        snapshot(loop)
+        loop.snapshot()
     with pytest.raises(Diverged):
         loop.test()
 

@@ -57,7 +57,8 @@ import numpy as np
 from softbellman import operators as ops
 from softbellman.learning.settings import LearnerSettings
 from softbellman.learning.networks import mlp
-from softbellman.training.host_loop import HostLoop, Run
+from softbellman.training.host_stage import host_loop
+from softbellman.training.lanes import Run
 from softbellman.training.settings import LoopSettings
 from softbellman.envs.step import Step
 
@@ -74,9 +75,9 @@ class Env:
 
 learner = LearnerSettings(replay_start_steps=32, replay_capacity=100, epsilon_decay_steps=10, target_period_updates=2)
 loop = LoopSettings(steps=60, epoch_steps=60)
-group = HostLoop([Run(ops.softmax(5.0), 3)], lambda *_: Env(), lambda *_: mlp((2,), 2, ()), learner, loop)
+group = host_loop([Run(ops.softmax(5.0), 3)], lambda *_: Env(), lambda *_: mlp((2,), 2, ()), learner, loop)
 group.advance(60)
-print(group.obs[0].tobytes().hex(), np.asarray(group.params(0)["q"]["w"]).tobytes().hex(), group.updates)
+print(group.stages[0].obs[0].tobytes().hex(), np.asarray(group.params(0)["q"]["w"]).tobytes().hex(), group.updates)
 """
 
 

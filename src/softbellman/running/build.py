@@ -12,9 +12,10 @@ from softbellman.envs.atari import PAPER_ATARI
 from softbellman.envs.minatar import REFERENCE
 from softbellman.envs.step import Scale
 from softbellman.learning.networks import Network, minatar_cnn, mlp, nature_cnn
-from softbellman.training.device_loop import DeviceLoop
-from softbellman.training.host_loop import HostLoop
-from softbellman.training.measurement import Run
+from softbellman.training.device_stage import device_loop
+from softbellman.training.host_stage import host_loop
+from softbellman.training.lanes import Run
+from softbellman.training.loop import Loop
 
 NetworkKind = Literal["nature_cnn", "minatar_cnn", "mlp"]
 _PIXELS = (4, 84, 84)
@@ -71,17 +72,17 @@ def obs_scale(environment: str, facts: Mapping[str, Any], config: Config) -> Sca
     return recorded_scale(facts, str(env.obs_dtype))
 
 
-def make_loop(environment: str, config: Config, runs: Sequence[Run], scale: Scale) -> HostLoop | DeviceLoop:
+def make_loop(environment: str, config: Config, runs: Sequence[Run], scale: Scale) -> Loop:
     """Makes the loop of a group of runs, at its start: compiled as one program where the environment can be."""
     env_of_run = functools.partial(make_env, environment, config)
     network = functools.partial(make_network, config.network, scale)
     if envs.is_device(environment):
         env = envs.make_device(environment, protocol_of(environment, config))
-        return DeviceLoop(runs, env, env_of_run, network, config.learner, config.loop)
+        return device_loop(runs, env, env_of_run, network, config.learner, config.loop)
     accidents: dict[str, Any] = {}
     if environment.startswith("atari/"):
         accidents = {name: getattr(config.protocol, name) for name in ("random_first_actions", "budget_cut_terminates")}
-    return HostLoop(runs, env_of_run, network, config.learner, config.loop, **accidents)
+    return host_loop(runs, env_of_run, network, config.learner, config.loop, **accidents)
 
 
 def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> NetworkKind:

@@ -19,10 +19,9 @@ from softbellman.study.provenance import changes, provenance
 from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter, count_rows
 from softbellman.training.checkpoint import Checkpoint, Checkpoints
-from softbellman.training.device_loop import DeviceLoop
 from softbellman.training.evaluation import TestPhase
-from softbellman.training.host_loop import HostLoop
-from softbellman.training.measurement import Run
+from softbellman.training.lanes import Run
+from softbellman.training.loop import LAYOUT, Loop
 from softbellman.training.metrics import MetricsRow
 
 HINT = (
@@ -63,7 +62,7 @@ def train_group(
         on_note: called with what a user should know, such as that the study was resumed, and how exactly.
         on_resumed: called with the agent step at which training goes on, what is not as if there had been no stop,
             and the provenance.
-        inexact: goes on also where that can't be done exactly; see `training.snapshot.restore`.
+        inexact: goes on also where that can't be done exactly; see `training.loop.Loop.restore`.
 
     Raises:
         Refused: its checkpoint is of other settings, the game under way can't be played again as it was, or another
@@ -90,7 +89,7 @@ class _Training:
         self.marked: set[int] = set()  # runs whose status says that they diverged
         self.saved_at, self.saved_steps = time.monotonic(), 0
 
-    def begin(self, stack: ExitStack, on_resumed: Callable[..., None], *, inexact: bool) -> HostLoop | DeviceLoop:
+    def begin(self, stack: ExitStack, on_resumed: Callable[..., None], *, inexact: bool) -> Loop:
         """Makes the loop, and puts it where the newest checkpoint was, if there is one."""
         saved = self.checkpoints.newest(self.on_note)
         if saved is None:
@@ -116,13 +115,13 @@ class _Training:
             )
         return loop
 
-    def _make_loop(self) -> HostLoop | DeviceLoop:
+    def _make_loop(self) -> Loop:
         """Makes the loop of the group's runs, at its start."""
         runs = [Run(ops.parse(run.operator), run.seed) for run in self.group.runs]
         environment = self.group.runs[0].environment
         return make_loop(environment, self.config, runs, obs_scale(environment, self.facts, self.config))
 
-    def _restore(self, loop: HostLoop | DeviceLoop, saved: Checkpoint, *, inexact: bool) -> list[str]:
+    def _restore(self, loop: Loop, saved: Checkpoint, *, inexact: bool) -> list[str]:
         """Puts a loop where it was, and returns what is not as if there had been no stop."""
         differences = changes(saved.facts["provenance"], self.provenance)
         try:
@@ -140,7 +139,7 @@ class _Training:
                 aside = run.path.rename(run.path.with_name(f"{run.path.name}.before-{number}"))
                 self.on_note(f"no checkpoint can be used: the run begins again, and what it wrote before is in {aside}")
 
-    def run(self, loop: HostLoop | DeviceLoop, stop: StopRequests, on_progress: Callable[[int], None]) -> None:
+    def run(self, loop: Loop, stop: StopRequests, on_progress: Callable[[int], None]) -> None:
         """Trains and tests to the end, and saves on the way."""
         steps, epoch = self.config.loop.steps, self.config.loop.epoch_steps
 
@@ -169,7 +168,7 @@ class _Training:
                 writer.status("finished", agent_steps=loop.agent_steps, updates=loop.updates)
         self.group.remove()
 
-    def _test(self, loop: HostLoop | DeviceLoop, stop: StopRequests) -> None:
+    def _test(self, loop: Loop, stop: StopRequests) -> None:
         for index, (row, phase) in loop.test(stop.check).items():
             writer = self.writers[index]
             self._write(partial(writer.row, row))
@@ -178,7 +177,7 @@ class _Training:
         if not self.saved_steps and all(writer.is_complete for writer in self.writers):
             self._save(loop)  # the first, so that a run with rows can always go on
 
-    def _save(self, loop: HostLoop | DeviceLoop) -> None:
+    def _save(self, loop: Loop) -> None:
         """Saves a checkpoint, and marks runs that have diverged since the last."""
         state = loop.snapshot(with_replay=self.config.checkpoint.replay)
         self._mark_diverged(loop)
@@ -201,7 +200,7 @@ class _Training:
             )
             return False
 
-    def _mark_diverged(self, loop: HostLoop | DeviceLoop) -> None:
+    def _mark_diverged(self, loop: Loop) -> None:
         for index in loop.diverged.keys() - self.marked:
             moment, writer = loop.diverged[index], self.writers[index]
             parts = [f"the loss was not finite at agent step {moment:,}"]
@@ -218,6 +217,12 @@ class _Training:
 
     def _refuse_another(self, saved: Checkpoint) -> None:
         cells = self.group.cells
+        if saved.facts.get("layout") != LAYOUT:
+            made = saved.facts.get("provenance", {}).get("versions", {}).get("softbellman", "an earlier one")
+            raise Refused(
+                f"the checkpoint {saved.path} is of another version of softbellman ({made}) with other random draws; "
+                "go on with that version, or train a new study"
+            )
         if saved.facts.get("cells", cells) != cells:
             raise Refused(f"the checkpoint {saved.path} is of other runs; remove {self.group.path}")
         now, then = decisive(self.config), decisive(Config()) | saved.facts.get("config", {})  # an older one has fewer

@@ -18,8 +18,7 @@ from softbellman.study import chance
 from softbellman.study.files import load_params
 from softbellman.study.runs import RunPath, read_status
 from softbellman.study.store import Study
-from softbellman.training.evaluation import Policy, TestPhase, play
-from softbellman.training.host_loop import greedy_policy
+from softbellman.training.evaluation import Policy, TestPhase, greedy_policy, play
 
 Which = Literal["best", "final"]
 _HEADLESS = {

@@ -45,7 +45,7 @@ def work(study: Path, group: str, *, inexact: bool, send: Callable[..., None]) -
     from softbellman.running.group_training import Refused, train_group
     from softbellman.study.groups import open_group
     from softbellman.study.store import Study
-    from softbellman.training.measurement import Diverged
+    from softbellman.training.loop import Diverged
 
     told = -PACE
 

@@ -7,11 +7,17 @@ environment and its own random stream, so that training is the same with and wit
 import math
 import zlib
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from softbellman.envs.step import HostEnv
+from softbellman.learning import learner
+from softbellman.learning.networks import Network
+from softbellman.training import streams
+from softbellman.training.streams import Role
 
 Policy = Callable[[np.ndarray, int, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """`policy(obs, moment, age) -> (actions [E], max_a Q [E])`: `moment` is the phase's step, `age` `[E]` each game's."""
@@ -114,6 +120,29 @@ def play(
     )
     identical = len(checksums) > 1 and len(set(checksums)) == 1
     return TestPhase(np.array(scores), np.array(lengths), unfinished, steps, realised, overestimation, identical)
+
+
+def greedy_policy(network: Network, params: Any, seed: int, epsilon: float, random_first_actions: int = 0) -> Policy:
+    """Returns the epsilon-greedy policy of fixed parameters, to be played; its draws depend on `seed` alone."""
+    key = streams.key(seed, Role.TEST)
+
+    def policy(obs: np.ndarray, moment: int, age: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rate = exploration_rate(age, random_first_actions, epsilon)
+        actions, values = _act(network, params, obs, key, np.uint32(moment), rate)
+        return np.asarray(actions), np.asarray(values)
+
+    return policy
+
+
+def exploration_rate(age: np.ndarray, random_first_actions: int, epsilon: float) -> np.ndarray:
+    """Returns the exploration rate of games of an age, float32: 1 for the first actions that are random by rule."""
+    return np.where(age < random_first_actions, 1.0, epsilon).astype(np.float32)
+
+
+@partial(jax.jit, static_argnames=("network",))
+def _act(network: Network, params: Any, obs: Any, key: jax.Array, moment: Any, epsilon: Any) -> Any:
+    actions = learner.act(network, params, obs, jax.random.fold_in(key, moment), epsilon)
+    return actions, network.apply(params, obs).max(axis=-1)
 
 
 def realised_return(

@@ -10,8 +10,9 @@ from softbellman import operators as ops
 from softbellman.envs.hosted import HostedEnv
 from softbellman.training import checkpoint, device_program, streams
 from softbellman.training.checkpoint import Checkpoint, Damaged
-from softbellman.training.host_loop import HostLoop
-from softbellman.training.measurement import Diverged, Run
+from softbellman.training.host_stage import HostStage, host_loop
+from softbellman.training.lanes import Run
+from softbellman.training.loop import Diverged
 
 from .device_probes import LEARNER, LOOP, Corridor, device_loop
 
@@ -22,6 +23,11 @@ def same(first, second):
     """Whether two trees of arrays are equal, bit for bit."""
     leaves = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
     return all(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True) for a, b in leaves)
+
+
+def whole(loop):
+    """The whole state of a group."""
+    return loop.learners, [stage.world for stage in loop.stages]
 
 
 def rows(measured):
@@ -41,15 +47,15 @@ def test_both_loops_reach_the_same_parameters(operator, num_envs, monkeypatch):
     env = Corridor()
     network = on_device.network
 
-    def minibatch(self, index, role, counter):
-        replay = self.replays[index]
-        key = jax.random.fold_in(streams.key(self.runs[index].seed, role), counter)
+    def minibatch(self, lane, clock, role, counter):
+        replay = self.replays[lane]
+        key = jax.random.fold_in(streams.key(self.runs[lane].seed, role), counter)
         in_order = transitions_in_order(replay)
         words = np.asarray(jax.random.bits(key, (settings.batch_size,)))
         return replay.gather(in_order[words % len(in_order)])
 
-    monkeypatch.setattr(HostLoop, "_minibatch", minibatch)
-    on_host = HostLoop(
+    monkeypatch.setattr(HostStage, "minibatch", minibatch)
+    on_host = host_loop(
         [Run(operator, 3)],
         lambda seed, training: HostedEnv(env, seed=seed, num_envs=num_envs if training else 1, training=training),
         lambda *_: network,
@@ -64,10 +70,9 @@ def test_both_loops_reach_the_same_parameters(operator, num_envs, monkeypatch):
         host_state, device_state = on_host.state(0), on_device.state(0)
         for ours, theirs in zip(jax.tree.leaves(device_state), jax.tree.leaves(host_state), strict=True):
             np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
-        counts = on_device.blocks[0].counts
-        assert int(counts.episodes[0]) == on_host.counters[0].episodes > 0
-        assert float(counts.return_sum[0]) == on_host.counters[0].return_sum
-        assert float(counts.clipped_return_sum[0]) == on_host.counters[0].clipped_return_sum
+        on_host.stages[0].settle()
+        assert same(on_device.stages[0].counts(0), on_host.stages[0].counts(0))
+        assert on_host.stages[0].counts(0).episodes > 0
 
 
 def transitions_in_order(replay):
@@ -107,12 +112,12 @@ def test_updates_are_made_where_they_are_due():
 
 
 def test_chunks_leave_no_trace():
-    whole, parts = device_loop(ONE), device_loop(ONE)
-    whole.advance(603)
+    together, parts = device_loop(ONE), device_loop(ONE)
+    together.advance(603)
     for steps in (1, 40, 2, 7, 150, 3, 399, 1):
         parts.advance(steps)
     assert parts.agent_steps == 603
-    assert same(whole.blocks, parts.blocks)
+    assert same(whole(together), whole(parts))
 
 
 def test_l40_tests_do_not_touch_training():
@@ -122,17 +127,17 @@ def test_l40_tests_do_not_touch_training():
     tested.test()
     tested.advance(200)
     assert same(tested.state(0), not_tested.state(0))
-    assert same(tested.blocks[0].replay, not_tested.blocks[0].replay)
-    assert same(tested.blocks[0].games, not_tested.blocks[0].games)
+    assert same(tested.stages[0].world.replay, not_tested.stages[0].world.replay)
+    assert same(tested.stages[0].world.games, not_tested.stages[0].world.games)
 
 
 def test_l5_seeds_differ_and_repeat():
     loops = [device_loop([(ops.maximum(), seed)]) for seed in (0, 1, 2, 1)]
     for loop in loops:
         loop.advance(300)
-    actions = [np.asarray(loop.blocks[0].replay.action)[0, :100].tolist() for loop in loops]
+    actions = [np.asarray(loop.stages[0].world.replay.action)[:100].tolist() for loop in loops]
     assert len({tuple(taken) for taken in actions}) == 3
-    assert same(loops[1].blocks, loops[3].blocks)
+    assert same(whole(loops[1]), whole(loops[3]))
     assert not same(loops[0].params(0), loops[1].params(0))
 
 
@@ -151,7 +156,7 @@ def test_a_block_of_several_runs_is_those_runs():
     narrow, wide = device_loop(runs), device_loop(runs, loop=replace(LOOP, block_width=2))
     for loop in (narrow, wide):
         loop.advance(100)
-    assert [len(block.counts.episodes) for block in wide.blocks] == [2, 2]
+    assert [len(stage.world.counts.episodes) for stage in wide.stages] == [2, 2]
     for index in range(3):
         for ours, theirs in zip(
             jax.tree.leaves(wide.params(index)), jax.tree.leaves(narrow.params(index)), strict=True
@@ -174,8 +179,8 @@ def test_it_goes_on_bit_for_bit(tmp_path, at):
     assert resumed.restore(Checkpoint(tmp_path / "state")) == []
     for loop in (going, resumed):
         loop.advance(1_400 - at)
-    assert same(going.blocks, resumed.blocks)
-    assert (going.updates, going.epoch) == (resumed.updates, resumed.epoch)
+    assert same(whole(going), whole(resumed))
+    assert going.clock == resumed.clock
     assert rows(going.test()) == rows(resumed.test())
 
 
@@ -183,8 +188,8 @@ def test_l22_only_what_is_filled_is_saved(tmp_path):
     loop = device_loop(ONE)
     loop.advance(100)
     with_replay, without = loop.snapshot(), loop.snapshot(with_replay=False)
-    assert with_replay.arrays["replays/0/action"][0].shape == (100,)
-    assert not any(name.startswith("replays/") for name in without.arrays)
+    assert with_replay.arrays["stages/0/replay/action"][0].shape == (100,)
+    assert not any(name.startswith("stages/0/replay/") for name in without.arrays)
     checkpoint.save(tmp_path / "state", without)
     resumed = device_loop(ONE)
     (note,) = resumed.restore(Checkpoint(tmp_path / "state"))
@@ -193,7 +198,7 @@ def test_l22_only_what_is_filled_is_saved(tmp_path):
     assert resumed.updates == loop.updates  # the new replay is being filled
     resumed.advance(10)
     assert resumed.updates > loop.updates
-    assert np.isfinite(np.asarray(resumed.blocks[0].counts.loss_sum)).all()
+    assert np.isfinite(np.asarray(resumed.stages[0].world.counts.loss_sum)).all()
 
 
 def test_l22_without_the_replay_a_test_that_is_due_is_made_without_gradients(tmp_path):
@@ -214,21 +219,24 @@ def test_another_runs_checkpoint_is_refused(tmp_path):
         device_loop([*ONE, (ops.softmax(1.0), 1)]).restore(Checkpoint(tmp_path / "state"))
 
 
+def spoil_rewards(stage):
+    replay = stage.world.replay
+    stage.world = stage.world._replace(replay=replay._replace(reward=replay.reward * np.nan))
+
+
 def test_l17_a_run_that_diverges_takes_no_other_with_it():
     """A wild tau is no cause; a learning rate is shared, so the reward is what differs: one run's rewards are NaN."""
     runs = [(ops.softmax(1.0), 0), (ops.softmax(1.0), 1)]
     loop, alone = device_loop(runs), device_loop(runs[:1])
     for each in (loop, alone):
         each.advance(100)
-    block = loop.blocks[1]
-    loop.blocks[1] = block._replace(replay=block.replay._replace(reward=block.replay.reward * np.nan))
+    spoil_rewards(loop.stages[1])
     for each in (loop, alone):
         each.advance(300)
     assert loop.diverged == {1: 104}
     assert set(loop.test()) == {0}
     assert same(loop.state(0), alone.state(0))
-    block = loop.blocks[0]
-    loop.blocks[0] = block._replace(replay=block.replay._replace(reward=block.replay.reward * np.nan))
+    spoil_rewards(loop.stages[0])
     with pytest.raises(Diverged):
         loop.advance(4)
 
@@ -252,9 +260,9 @@ def test_another_exploration_is_no_new_program():
 def test_a_row_says_what_happened():
     loop = device_loop(ONE, loop=replace(LOOP, num_envs=2))
     loop.advance(200)
-    counts = loop.blocks[0].counts
-    expected = float(counts.return_sum[0]) / int(counts.finished[0])
-    (row, phase), episodes = loop.test()[0], int(counts.episodes[0])
+    counts = loop.stages[0].counts(0)
+    expected = float(counts.return_sum) / int(counts.finished)
+    (row, phase), episodes = loop.test()[0], int(counts.episodes)
     assert (row.epoch, row.agent_steps, row.env_frames, row.updates) == (1, 200, 200, 40)
     assert row.episodes == episodes > 0
     assert row.train_return == pytest.approx(expected)

@@ -15,12 +15,13 @@ from softbellman import operators as ops
 from softbellman.envs.atari import AtariEnv
 from softbellman.learning import learner
 from softbellman.learning.networks import Network, mlp
-from softbellman.training import host_loop, streams
-from softbellman.training.evaluation import play
-from softbellman.training.host_loop import HostLoop, Run, greedy_policy
+from softbellman.training import host_stage, measurement, streams
+from softbellman.training.evaluation import greedy_policy, play
+from softbellman.training.host_stage import host_loop
+from softbellman.training.lanes import Run
 from softbellman.training.streams import Role
 
-from .probes import LEARNER, LOOP, ScriptedEnv, TableEnv, corridor, make_loop, network
+from .probes import LEARNER, LOOP, ScriptedEnv, TableEnv, corridor, counts, envs, make_loop, network, replays
 
 LIVES = [(7.0, "life"), (-3.0, "life"), (100.0, "over")]
 SOFTMAX = ops.softmax(5.0)
@@ -39,7 +40,7 @@ def same(one, other):
 
 
 def tape(loop, index=0):
-    return np.array(loop.envs[index].actions)[:, 0].tolist()
+    return np.array(envs(loop)[index].actions)[:, 0].tolist()
 
 
 def replayed(replay):
@@ -70,7 +71,7 @@ def test_l16_the_target_is_copied_before_updates_0_p_2p_and_at_no_other_time(ope
         assert not same(after.params, before.params)
         # The copy comes before the update, which draws from a replay that holds this very step.
         start = before._replace(target_params=before.params) if copied else before
-        batch = loop.replays[0].sample(streams.generator(0, Role.REPLAY, update), settings.batch_size)
+        batch = replays(loop)[0].sample(streams.generator(0, Role.REPLAY, update), settings.batch_size)
         expected, _ = learn(start, operator, batch, network=loop.network, settings=settings)
         chex.assert_trees_all_close(expected, after, rtol=1e-5, atol=1e-7)
         assert after.updates == loop.updates == update + 1 and loop.agent_steps == 44 + 4 * update
@@ -80,9 +81,9 @@ def test_an_update_copies_neither_accumulators_nor_parameters():
     """On an Atari network, two copies of the accumulators would take a tenth of an update."""
     loop = make_loop(SOFTMAX, hidden=(113,))
     loop.advance(8)
-    state, batch = loop.state(0), loop.replays[0].sample(np.random.default_rng(0), 32)
+    state, batch = loop.state(0), replays(loop)[0].sample(np.random.default_rng(0), 32)
     words = (loop.network, loop.settings.update, 1, state._replace(opt_state=()), state.opt_state, SOFTMAX, batch)
-    program = host_loop._learn.lower(*words).compile().as_text()
+    program = host_stage._learn.lower(*words).compile().as_text()
     assert re.search(r"f32\[\d+,113\]\S* fusion\(", program)
     assert not re.search(r"f32\[\d+,113\]\S* copy\(", program)
 
@@ -90,7 +91,7 @@ def test_an_update_copies_neither_accumulators_nor_parameters():
 def test_the_replay_holds_each_step_and_what_was_done():
     loop = make_loop(SOFTMAX)
     loop.advance(300)
-    replay, env = loop.replays[0], loop.envs[0]
+    replay, env = replays(loop)[0], envs(loop)[0]
     assert len(replay) == 300 == len(env.actions)
     stored = replay.gather(np.flatnonzero(replay.valid))
     np.testing.assert_array_equal(stored.action, tape(loop))
@@ -99,18 +100,18 @@ def test_the_replay_holds_each_step_and_what_was_done():
     np.testing.assert_array_equal(there, env.successor[here, stored.action])
     ended = env.terminal[here, stored.action]
     np.testing.assert_allclose(stored.discount, LEARNER.gamma * (1 - ended), rtol=1e-6)
-    assert loop.counters[0].episodes == replay.written[0] - 301 > ended.sum() > 0  # some were cut, not ended
+    assert counts(loop).episodes == replay.written[0] - 301 > ended.sum() > 0  # some were cut, not ended
 
 
 def test_the_replay_of_an_atari_game_holds_what_was_acted_on_and_what_came_of_it(monkeypatch):
     """Over lost lives and ends of games, with stacks of frames."""
     pytest.importorskip("ale_py")
     loop = make_loop(SOFTMAX, lambda: AtariEnv("breakout", seed=0), learner=UNIFORM, hidden=())
-    (env,), (replay,), acted_on, steps = loop.envs, loop.replays, [], []
+    (env,), (replay,), acted_on, steps = envs(loop), replays(loop), [], []
     advance = env.step
     monkeypatch.setattr(env, "step", lambda actions: steps.append((actions, advance(actions))) or steps[-1][1])
     for _ in range(600):
-        acted_on.append(loop.obs[0][0].copy())
+        acted_on.append(loop.stages[0].obs[0][0].copy())
         loop.advance(1)
     actions, came = zip(*steps, strict=True)
     stored = replay.gather(np.flatnonzero(replay.valid))
@@ -132,8 +133,8 @@ def test_it_makes_no_difference_how_advance_is_called(pieces):
     whole.advance(300)
     for steps in pieces:
         pieced.advance(steps)
-    assert tape(whole) == tape(pieced) and same(whole.states, pieced.states)
-    assert same(replayed(whole.replays[0]), replayed(pieced.replays[0]))
+    assert tape(whole) == tape(pieced) and same(whole.learners, pieced.learners)
+    assert same(replayed(replays(whole)[0]), replayed(replays(pieced)[0]))
 
 
 def test_progress_is_told_after_every_step():
@@ -172,7 +173,7 @@ def test_the_first_actions_of_a_game_are_random_where_the_protocol_says_so(first
     loop = make_loop(SOFTMAX, learner=settings, random_first_actions=first_actions)
     key, ages, matched = streams.key(0, Role.ACT), [], 0
     for moment in range(150):
-        obs, age, params = loop.obs[0], int(loop.envs[0].age[0]), snapshot(loop.params(0))
+        obs, age, params = loop.stages[0].obs[0], int(envs(loop)[0].age[0]), snapshot(loop.params(0))
         loop.advance(1)
         key_moment = jax.random.fold_in(key, moment)
         by_chance = int(learner.exploration(key_moment, 1, 2)[1][0])
@@ -193,8 +194,8 @@ def test_the_first_actions_of_a_game_are_random_where_the_protocol_says_so(first
 def test_an_action_that_is_random_anyway_asks_no_network(width, monkeypatch):
     settings = replace(LEARNER, replay_start_steps=16, epsilon_decay_steps=0, epsilon_end=0.5)
     loop = make_loop(SOFTMAX, seeds=(0, 1), learner=settings, loop=replace(LOOP, block_width=width))
-    asked, expected, greedy = [], [], host_loop._greedy
-    monkeypatch.setattr(host_loop, "_greedy", lambda *given: asked.append(loop.agent_steps) or greedy(*given))
+    asked, expected, greedy = [], [], host_stage._greedy
+    monkeypatch.setattr(host_stage, "_greedy", lambda *given: asked.append(loop.agent_steps) or greedy(*given))
     loop.advance(60)
     for moment in range(16, 60):
         keys = [jax.random.fold_in(streams.key(seed, Role.ACT), moment) for seed in (0, 1)]
@@ -206,12 +207,10 @@ def test_an_action_that_is_random_anyway_asks_no_network(width, monkeypatch):
 def test_exploration_is_a_function_of_the_run_and_the_moment_however_many_are_drawn_at_once():
     loop = make_loop(SOFTMAX, lambda: corridor(num_envs=2), seeds=(0, 1), loop=replace(LOOP, num_envs=2))
     for moment in (0, 1, 1023, 1024, 2050, 7):
-        loop.agent_steps = 2 * moment
-        drawn = loop._exploration()
-        for index, seed in enumerate((0, 1)):
+        for seed, stage in enumerate(loop.stages):
             key = jax.random.fold_in(streams.key(seed, Role.ACT), moment)
-            for ours, alone in zip(drawn, learner.exploration(key, 2, 2), strict=True):
-                np.testing.assert_array_equal(ours[index], alone)
+            for ours, alone in zip(stage._exploration.at(moment), learner.exploration(key, 2, 2), strict=True):
+                np.testing.assert_array_equal(ours[0], alone)
 
 
 def test_l38_without_exploration_a_policy_is_a_function():
@@ -235,9 +234,9 @@ def test_l5_seeds_differ_and_a_seed_repeats():
         loop.advance(100)
         kinds["actions"][name] = np.array(tape(loop))
         first = streams.generator(loop.runs[0].seed, Role.REPLAY, 0)
-        kinds["minibatch"][name] = loop.replays[0].sample(first, 16)
+        kinds["minibatch"][name] = replays(loop)[0].sample(first, 16)
         rng = streams.generator(loop.runs[0].seed, Role.REPLAY, 0)
-        kinds["minibatches of one replay"][name] = loops["0"].replays[0].sample_indices(rng, 16)
+        kinds["minibatches of one replay"][name] = replays(loops["0"])[0].sample_indices(rng, 16)
         kinds["end"][name] = snapshot(loop.state(0))
     for kind, found in kinds.items():
         assert same(found["0"], found["again"]), kind
@@ -257,7 +256,7 @@ def alone():
     for tau, seed in zip(TAUS, GROUP_SEEDS, strict=True):
         loop = make_loop(ops.softmax(tau), seeds=(seed,))
         loop.advance(400)
-        found.append((tape(loop), loop.counters[0].episodes, snapshot(loop.state(0)), loop.test()[0][0]))
+        found.append((tape(loop), counts(loop).episodes, snapshot(loop.state(0)), loop.test()[0][0]))
     return found
 
 
@@ -266,9 +265,9 @@ def test_runs_of_a_group_are_what_they_are_alone(width, alone):
     """With blocks of 2 the last one is padded. Adding a seed does not change the others."""
     group = make_loop([ops.softmax(tau) for tau in TAUS], seeds=GROUP_SEEDS, loop=replace(LOOP, block_width=width))
     lanes = {1: [(), (), ()], 2: [(2,), (2,)], 3: [(3,)]}  # a block of one has no axis of its own
-    assert [state.updates.shape for state in group.states] == lanes[width]
+    assert [state.updates.shape for state in group.learners] == lanes[width]
     group.advance(400)
-    episodes = [counters.episodes for counters in group.counters]
+    episodes = [counts(group, index).episodes for index in range(3)]
     rows = [row for row, _ in group.test().values()]
     for index, (actions, games, state, row) in enumerate(alone):
         assert tape(group, index) == actions and episodes[index] == games
@@ -305,7 +304,7 @@ def test_a_new_parameter_or_seed_compiles_nothing_anew():
     counted = Network(plain.init, apply, plain.last_layer)
 
     def train(tau, seed, **change):
-        loop = HostLoop(
+        loop = host_loop(
             [Run(ops.double(ops.softmax(tau)), seed)],
             lambda *_: corridor(),
             lambda *_: counted,
@@ -329,7 +328,7 @@ def test_a_new_parameter_or_seed_compiles_nothing_anew():
 def test_l8_the_learner_sees_clipped_rewards_and_the_score_is_raw_and_whole():
     loop = make_loop(SOFTMAX, lambda: ScriptedEnv(LIVES), learner=UNIFORM)
     loop.advance(3)
-    stored = loop.replays[0].gather(np.flatnonzero(loop.replays[0].valid))
+    stored = replays(loop)[0].gather(np.flatnonzero(replays(loop)[0].valid))
     assert stored.reward.tolist() == [7.0, -3.0, 100.0] and stored.discount.tolist() == [0.0] * 3
     zeros = jax.tree.map(np.zeros_like, snapshot(loop.params(0)))
     sums = replace(UNIFORM, loss_reduction="sum")
@@ -338,7 +337,7 @@ def test_l8_the_learner_sees_clipped_rewards_and_the_score_is_raw_and_whole():
     assert seen == 1.5 and gradient["q"]["b"].sum() == -1.0  # errors of 1, -1 and 1
     (seen_raw, _), _ = loss(zeros, zeros, SOFTMAX, stored, loop.network, replace(sums, reward_clip=None))
     assert seen_raw == 6.5 + 2.5 + 99.5
-    assert loop.counters[0] == host_loop.Counters(1, 1, 104.0, 1.0)
+    assert counts(loop)[:4] == (1, 1, 104.0, 1.0)
     row, phase = loop.test()[0]
     assert (row.train_return, row.train_clipped_return, row.episodes) == (104.0, 1.0, 1)
     assert row.test_return == 104.0 and phase.lengths.tolist() == [3] * 13
@@ -359,8 +358,8 @@ def test_l26_rows_count_steps_frames_updates_and_episodes():
         steps = 250 * epoch
         assert (row.epoch, row.agent_steps, row.env_frames) == (epoch, steps, 4 * steps)
         assert row.updates == loop.updates == loop.state(0).updates == steps // 4 - 40 // 4
-        games = sum(int(games) - copy for copy, games in enumerate(loop.envs[0].games))
-        assert row.episodes == loop.counters[0].episodes == games > 0
+        games = sum(int(games) - copy for copy, games in enumerate(envs(loop)[0].games))
+        assert row.episodes == counts(loop).episodes == games > 0
     assert row.epsilon == 0.1 and row.test_epsilon == LOOP.test_epsilon and row.operator_parameter == 5.0
     assert row.test_seed == streams.derived_seed(0, Role.TEST, 2)
 
@@ -376,14 +375,19 @@ def test_a_row_before_any_update_has_empty_cells_and_no_nan():
     assert not [name for name, value in row._asdict().items() if isinstance(value, float) and value != value]
 
 
-def test_the_loss_of_a_row_is_the_mean_of_the_epochs_updates():
-    loop = make_loop(SOFTMAX)
-    losses = []
-    for _ in range(2):
+def test_the_loss_of_a_row_is_the_mean_of_the_epochs_updates(monkeypatch):
+    loop, losses, learn = make_loop(SOFTMAX), [], host_stage._learn
+
+    def recorded(*given):
+        found = learn(*given)
+        losses.append(float(found[2].loss))
+        return found
+
+    monkeypatch.setattr(host_stage, "_learn", recorded)
+    for updates in (15, 25):
         loop.advance(100)
-        losses.append([float(loss) for loss in loop.losses])
-        assert loop.test()[0][0].loss == pytest.approx(np.mean(losses[-1]))
-    assert [len(part) for part in losses] == [15, 25]
+        assert len(losses) == updates and loop.test()[0][0].loss == pytest.approx(np.mean(losses))
+        losses.clear()
 
 
 def test_l29_a_lost_life_is_an_end_for_learning_and_the_game_goes_on():
@@ -391,10 +395,10 @@ def test_l29_a_lost_life_is_an_end_for_learning_and_the_game_goes_on():
         SOFTMAX, lambda: ScriptedEnv([(0.0, ""), (1.0, "life"), (0.0, ""), (2.0, "over")]), learner=UNIFORM
     )
     loop.advance(8)
-    stored = loop.replays[0].gather(np.flatnonzero(loop.replays[0].valid))
+    stored = replays(loop)[0].gather(np.flatnonzero(replays(loop)[0].valid))
     np.testing.assert_allclose(stored.discount, [0.8, 0.0, 0.8, 0.0] * 2, rtol=1e-6)
     assert stored.obs[:, 0].tolist() == [0, 1, 2, 3] * 2
-    assert loop.counters[0].episodes == 2 and loop.counters[0].return_sum == 6.0
+    assert counts(loop).episodes == 2 and counts(loop).return_sum == 6.0
 
 
 def test_budget_cut_terminates_marks_the_last_transition_of_each_epoch():
@@ -402,7 +406,7 @@ def test_budget_cut_terminates_marks_the_last_transition_of_each_epoch():
         env = lambda: TableEnv([[1, 1]], [[0, 0]], [[False, False]])  # noqa: E731
         loop = make_loop(SOFTMAX, env, learner=UNIFORM, loop=replace(LOOP, steps=25, epoch_steps=10), **options)
         loop.advance(25)
-        return loop.replays[0].discount[:25]
+        return replays(loop)[0].discount[:25]
 
     np.testing.assert_allclose(discounts(), 0.8, rtol=1e-6)
     cut = discounts(budget_cut_terminates=True)
@@ -420,8 +424,8 @@ def test_l40_training_is_the_same_however_often_it_is_tested():
             loop.advance(every)
             rows[every] = loop.test()[0][0]
     for every in (50, 200):
-        assert tape(loops[every]) == tape(loops[400]) and same(loops[every].states, loops[400].states)
-        assert same(replayed(loops[every].replays[0]), replayed(loops[400].replays[0]))
+        assert tape(loops[every]) == tape(loops[400]) and same(loops[every].learners, loops[400].learners)
+        assert same(replayed(replays(loops[every])[0]), replayed(replays(loops[400])[0]))
         for column in ("agent_steps", "env_frames", "updates", "episodes", "held_out_value_common", "epsilon"):
             assert getattr(rows[every], column) == getattr(rows[400], column), column
     assert rows[50].epoch == 8
@@ -450,13 +454,13 @@ def test_a_test_is_played_in_an_environment_of_its_own_and_closes_it():
         made.append((seed, training, corridor()))
         return made[-1][-1]
 
-    loop = HostLoop([Run(SOFTMAX, 7)], make_env, lambda *shape: network(*shape, (16,)), LEARNER, LOOP)
+    loop = host_loop([Run(SOFTMAX, 7)], make_env, lambda *shape: network(*shape, (16,)), LEARNER, LOOP)
     loop.advance(100)
     row, _ = loop.test()[0]
     loop.test()
     assert [(seed, training) for seed, training, _ in made] == [
         (7, True),
-        (host_loop.COMMON_SEED, True),  # the states that all runs share, once
+        (measurement.COMMON_SEED, True),  # the states that all runs share, once
         (row.test_seed, False),
         (streams.derived_seed(7, Role.TEST, 2), False),
     ]
@@ -503,6 +507,6 @@ def test_the_state_is_arrays_and_numbers():
     loop = make_loop([SOFTMAX, ops.softmax(1.0)], seeds=(0, 1), loop=replace(LOOP, block_width=2))
     loop.advance(100)
     loop.test()
-    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(loop.states))
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(loop.learners))
     assert list(hidden_state(loop)) == []
     assert list(hidden_state({"a": [np.random.default_rng(0)]})) != []  # it would be found

@@ -1,0 +1,99 @@
+"""Counts of a group and of its runs, and how a step, the end of games, and a loss add to them, in NumPy and in JAX."""
+
+from typing import Any, NamedTuple
+
+from softbellman.envs.step import Step
+
+
+class Clock(NamedTuple):
+    """The clock of a group.
+
+    Attributes:
+        agent_steps: agent steps taken by each run so far.
+        updates: updates made by each run so far.
+        epoch: test phases so far.
+        replay_from: the agent step at which the replay was empty: 0, unless a replay was not saved.
+    """
+
+    agent_steps: int = 0
+    updates: int = 0
+    epoch: int = 0
+    replay_from: int = 0
+
+
+class Counts(NamedTuple):
+    """Counts of a run with `E` environments; those of a block's runs have an axis of lanes in front.
+
+    Attributes:
+        episodes: games finished so far.
+        finished: games finished in this epoch.
+        return_sum: their raw scores together.
+        clipped_return_sum: the same with each reward clipped as the learner clips it.
+        score: `[E]`, raw scores of the games under way.
+        clipped_score: `[E]`, the same with each reward clipped.
+        losses: updates in this epoch.
+        loss_sum: their losses together, float32.
+        diverged_at: the agent step at which the loss was no longer finite; 0 if there is none.
+    """
+
+    episodes: Any
+    finished: Any
+    return_sum: Any
+    clipped_return_sum: Any
+    score: Any
+    clipped_score: Any
+    losses: Any
+    loss_sum: Any
+    diverged_at: Any
+
+
+_OF_AN_EPOCH = ("finished", "return_sum", "clipped_return_sum", "losses", "loss_sum")
+
+
+def zero(num_envs: int, xp: Any) -> Counts:
+    """Returns the counts of a run before its first step, as arrays of `xp`: `numpy` or `jax.numpy`."""
+    return Counts(
+        **{name: xp.zeros((), xp.int32) for name in ("episodes", "finished", "losses", "diverged_at")},
+        **{name: xp.zeros(()) for name in ("return_sum", "clipped_return_sum")},
+        **{name: xp.zeros(num_envs) for name in ("score", "clipped_score")},
+        loss_sum=xp.zeros((), xp.float32),
+    )
+
+
+def with_step(counts: Counts, step: Step, reward_clip: float | None, xp: Any) -> Counts:
+    """Adds the rewards `[E]` of a step to the scores of the games under way."""
+    clipped = step.reward if reward_clip is None else xp.clip(step.reward, -reward_clip, reward_clip)
+    return counts._replace(score=counts.score + step.reward, clipped_score=counts.clipped_score + clipped)
+
+
+def with_games(counts: Counts, ended: Any, xp: Any) -> Counts:
+    """Adds the games that a step has ended, `[E]` bool; elsewhere it changes nothing."""
+    games = ended.sum(dtype=xp.int32)
+    return counts._replace(
+        episodes=counts.episodes + games,
+        finished=counts.finished + games,
+        return_sum=counts.return_sum + xp.where(ended, counts.score, 0.0).sum(),
+        clipped_return_sum=counts.clipped_return_sum + xp.where(ended, counts.clipped_score, 0.0).sum(),
+        score=xp.where(ended, 0.0, counts.score),
+        clipped_score=xp.where(ended, 0.0, counts.clipped_score),
+    )
+
+
+def with_loss(counts: Counts, loss: Any, agent_steps: Any, xp: Any) -> Counts:
+    """Adds the loss of an update, and notes the agent step if it is the first that is not finite."""
+    first_lost = (counts.diverged_at == 0) & ~xp.isfinite(loss)
+    return counts._replace(
+        losses=counts.losses + 1,
+        loss_sum=counts.loss_sum + loss,
+        diverged_at=xp.where(first_lost, agent_steps, counts.diverged_at),
+    )
+
+
+def next_epoch(counts: Counts, xp: Any) -> Counts:
+    """Returns the counts with those of an epoch at zero."""
+    return counts._replace(**{name: xp.zeros_like(getattr(counts, name)) for name in _OF_AN_EPOCH})
+
+
+def mean(total: Any, count: Any) -> float | None:
+    """Returns the mean of `count` numbers from their sum, or None of none."""
+    return float(total) / int(count) if count else None

@@ -1,0 +1,188 @@
+"""The stage on the device: environment, replay and learner in one compiled program.
+
+The program is two nested loops, updates over environment steps, and knows no condition, of which both sides would be
+computed. From outside it is driven in chunks that end where a target network is copied, a test is due, or a while has
+passed; the state is given away to each chunk and comes back.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from softbellman.envs.device import copy_keys
+from softbellman.envs.step import DeviceEnv, HostEnv
+from softbellman.learning.device_replay import DeviceReplay
+from softbellman.learning.learner import LearnerState, Schedule
+from softbellman.learning.networks import Network
+from softbellman.learning.replay import Transition
+from softbellman.learning.settings import LearnerSettings
+from softbellman.training import counts, device_evaluation, device_program, streams
+from softbellman.training.checkpoint import Checkpoint, State
+from softbellman.training.counts import Clock, Counts
+from softbellman.training.device_program import Keys, Moment, Setting, World
+from softbellman.training.evaluation import TestPhase
+from softbellman.training.lanes import Run, blocks_of, filled_up, lane_of, stack
+from softbellman.training.loop import Loop
+from softbellman.training.settings import LoopSettings, check_side_by_side
+from softbellman.training.snapshot import restored_tree, saved_tree
+from softbellman.training.streams import Role
+
+LONGEST_CHUNK = 2_000  # agent steps of a run between two looks at the clock
+
+
+def device_loop(
+    runs: Sequence[Run],
+    env: DeviceEnv,
+    make_env: Callable[[int, bool], HostEnv],
+    make_network: Callable[[tuple[int, ...], int], Network],
+    settings: LearnerSettings,
+    loop: LoopSettings,
+) -> Loop:
+    """Allocates the replays of a group, makes its networks and starts the first games.
+
+    Args:
+        runs: the group; operators must have the same structure.
+        env: the environment.
+        make_env: `make_env(seed, training)`, the same environment on the host.
+        make_network: `make_network(obs_shape, num_actions)`.
+        settings: the learner's numbers.
+        loop: the loop's numbers; `test_episodes` games are played side by side in a test.
+
+    Raises:
+        ValueError: if the operators differ in structure, or tests can't be played side by side.
+    """
+    check_side_by_side(loop)
+    blocks, network = blocks_of(runs, loop.block_width), make_network(env.obs_shape, env.num_actions)
+    stages = [DeviceStage(block, env, network, settings, loop) for block in blocks]
+    return Loop(stages, network, make_env, settings, loop)
+
+
+class DeviceStage:
+    """Environments, replays and counts of a block on the device; see `Stage`.
+
+    Attributes:
+        world: the state of the block's runs.
+    """
+
+    runs: Sequence[Run]
+    longest: int = LONGEST_CHUNK
+
+    def __init__(
+        self, runs: Sequence[Run], env: DeviceEnv, network: Network, settings: LearnerSettings, loop: LoopSettings
+    ) -> None:
+        """Allocates the replays and starts the first games; see `device_loop`."""
+        self.runs, self.frames_per_step = list(runs), env.frames_per_step
+        self._env, self._network, self._settings, self._loop = env, network, settings, loop
+        self._width, self._schedule = loop.block_width, Schedule.of(settings)
+        sizes = (settings.replay_capacity, settings.batch_size, loop.num_envs, loop.block_width)
+        self._setting = Setting(env, network, settings.update, *sizes)
+        own = [
+            Keys(
+                streams.key(run.seed, Role.ACT),
+                streams.key(run.seed, Role.REPLAY),
+                copy_keys(run.seed, training=True, num_envs=loop.num_envs),
+            )
+            for run in runs
+        ]
+        self._keys: Keys = stack(own, self._width)
+        self.world: World = device_program.begin(self._setting, self._keys)
+
+    @property
+    def replay_bytes(self) -> int:
+        """Bytes of the replays."""
+        return sum(array.nbytes for array in self.world.replay)
+
+    def play(self, state: LearnerState, clock: Clock, steps: int) -> None:
+        """Takes agent steps without an update."""
+        steps //= self._loop.num_envs
+        self.world = device_program.play(
+            self._setting, self.world, state.params, self._keys, self._moment(clock), steps
+        )
+
+    def learn(self, state: LearnerState, operator: Any, clock: Clock, updates: int, steps: int) -> LearnerState:
+        """Makes updates, each after so many agent steps."""
+        state, self.world = device_program.learn(
+            self._setting,
+            state,
+            self.world,
+            operator,
+            self._keys,
+            self._moment(clock),
+            np.int32(clock.updates),
+            updates,
+            steps // self._loop.num_envs,
+        )
+        return state
+
+    def settle(self) -> None:
+        """Losses are counted by the program: there is nothing to do."""
+
+    def lost_at(self) -> list[int]:
+        """Returns the agent step at which each run's loss ceased to be finite, or 0."""
+        return np.asarray(self.world.counts.diverged_at).reshape(-1).tolist()[: len(self.runs)]
+
+    def counts(self, lane: int) -> Counts:
+        """Returns the counts of a run."""
+        return lane_of(self.world.counts, lane, self._width)
+
+    def next_epoch(self) -> None:
+        """Sets the counts of an epoch to zero."""
+        self.world = self.world._replace(counts=counts.next_epoch(self.world.counts, jnp))
+
+    def stored(self, lane: int, clock: Clock) -> int:
+        """Returns how many transitions a run's replay holds."""
+        return min(clock.agent_steps - clock.replay_from, self._settings.replay_capacity)
+
+    def minibatch(self, lane: int, clock: Clock, role: Role, counter: int, size: int) -> Transition:
+        """Draws a minibatch of a run outside training."""
+        key = jax.random.fold_in(streams.key(self.runs[lane].seed, role), counter)
+        of = () if self._width == 1 else (lane,)
+        return device_program.minibatch(self._env, self.world.replay, of, key, self.stored(lane, clock), size)
+
+    def test(
+        self, state: LearnerState, seeds: Sequence[int], lanes: Sequence[int], on_step: Callable[[], None] | None
+    ) -> dict[int, TestPhase]:
+        """Plays test phases of all lanes side by side."""
+        params = state.params if self._width > 1 else jax.tree.map(lambda leaf: leaf[None], state.params)
+        seeds = filled_up(seeds, self._width)
+        phases = device_evaluation.play(self._env, self._network, params, seeds, self._loop, self._settings, on_step)
+        return {lane: phases[lane] for lane in lanes}
+
+    def snapshot(self, prefix: str, clock: Clock, *, with_replay: bool) -> State:
+        """Returns its state."""
+        arrays = saved_tree(prefix, self.world._replace(replay=None))
+        if with_replay:
+            arrays |= self._filled_views(f"{prefix}/replay", self.world.replay, clock)
+        return State({}, arrays)
+
+    def restore(
+        self, saved: Checkpoint, prefix: str, facts: Any, clock: Clock, *, with_replay: bool, inexact: bool
+    ) -> list[str]:
+        """Takes over a saved state; the environments' is saved as it is, so that nothing is inexact but the replay."""
+        replay = self.world.replay
+        if with_replay:
+            made = DeviceReplay(*(np.zeros(array.shape, array.dtype) for array in replay))
+            for name, views in self._filled_views(f"{prefix}/replay", made, clock).items():
+                saved.read_into(name, views)
+            replay = DeviceReplay(*(jnp.array(array) for array in made))
+        rest = restored_tree(saved, prefix, self.world._replace(replay=None))
+        self.world = rest._replace(replay=replay)
+        return []
+
+    def close(self) -> None:
+        """Releases the state."""
+        del self.world
+
+    def _moment(self, clock: Clock) -> Moment:
+        return Moment(np.int32(clock.agent_steps), np.int32(clock.replay_from), self._schedule)
+
+    def _filled_views(self, prefix: str, replay: DeviceReplay, clock: Clock) -> dict[str, list[np.ndarray]]:
+        """Returns the filled slots of the replays, as views on the host, by the name of each array when saved."""
+        filled = self.stored(0, clock)
+        arrays = {f"{prefix}/{name}": np.asarray(array) for name, array in replay._asdict().items()}
+        if self._width == 1:
+            return {name: [array[:filled]] for name, array in arrays.items()}
+        return {name: [own[:filled] for own in array] for name, array in arrays.items()}
