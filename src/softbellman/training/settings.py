@@ -1,11 +1,15 @@
 """How long a run trains and how it is tested. No JAX here: a command line can read these at once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import get_args, get_type_hints
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any, get_args, get_type_hints
 
 from softbellman.learning.settings import LearnerSettings
 
 SMALLEST, LARGEST = 1e-37, 1e38  # of the learner's numbers: beyond them, float32 has 0 and infinity
+_IN_32 = f"be positive and finite in float32: from {SMALLEST} to {LARGEST}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,48 +49,36 @@ def num_updates(learner: LearnerSettings, loop: LoopSettings) -> int:
     return loop.steps // learner.update_period_steps - learner.replay_start_steps // learner.update_period_steps
 
 
+_OPTIMIZERS, _REDUCTIONS = (get_args(get_type_hints(LearnerSettings)[name]) for name in ("optimizer", "loss_reduction"))
+_RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("learner.optimizer", lambda x: x in _OPTIMIZERS, f"be one of {', '.join(_OPTIMIZERS)}"),
+    ("learner.loss_reduction", lambda x: x in _REDUCTIONS, f"be one of {', '.join(_REDUCTIONS)}"),
+    ("learner.gamma learner.rmsprop_decay", lambda x: 0 <= x < 1, "be in [0, 1)"),
+    ("learner.learning_rate learner.huber_delta learner.optimizer_epsilon", lambda x: SMALLEST <= x <= LARGEST, _IN_32),
+    ("learner.reward_clip", lambda x: x is None or x >= SMALLEST, "be positive, or none to leave rewards as they are"),
+    ("learner.batch_size learner.update_period_steps", lambda x: x >= 1, "be at least 1"),
+    ("learner.target_period_updates learner.replay_capacity", lambda x: x >= 1, "be at least 1"),
+    ("learner.replay_start_steps learner.epsilon_decay_steps", lambda x: x >= 0, "not be negative"),
+    ("learner.epsilon_start learner.epsilon_end loop.test_epsilon", lambda x: 0 <= x <= 1, "be in [0, 1]"),
+    ("loop.steps loop.epoch_steps loop.test_steps", lambda x: x >= 1, "be at least 1"),
+    ("loop.held_out_states loop.num_envs loop.block_width", lambda x: x >= 1, "be at least 1"),
+    ("loop.gradient_batches", lambda x: x >= 0, "not be negative"),
+    ("loop.test_episodes", lambda x: x is None or x >= 1, "be at least 1, or none to let the budget end a test phase"),
+)
+"""Fields, what must hold of the value of each, and the words for it."""
+
+
 def check(learner: LearnerSettings, loop: LoopSettings) -> None:
     """Refuses settings that could not run or could never learn, with both numbers and what to change.
 
     Raises:
         ValueError: at the first fault found.
     """
-    for name in ("optimizer", "loss_reduction"):
-        value, allowed = getattr(learner, name), get_args(get_type_hints(LearnerSettings)[name])
-        _require(value in allowed, f"learner.{name} ({value!r}) must be one of {', '.join(allowed)}.")
-    for name in ("gamma", "rmsprop_decay"):
-        value = getattr(learner, name)
-        _require(0 <= value < 1, f"learner.{name} ({value}) must be in [0, 1).")
-    for name in ("learning_rate", "huber_delta", "optimizer_epsilon"):
-        value = getattr(learner, name)
-        _require(
-            SMALLEST <= value <= LARGEST,
-            f"learner.{name} ({value}) must be positive and finite in float32: from {SMALLEST} to {LARGEST}.",
-        )
-    _require(
-        learner.reward_clip is None or learner.reward_clip >= SMALLEST,
-        f"learner.reward_clip ({learner.reward_clip}) must be positive, or none to leave rewards as they are.",
-    )
-    for name in ("batch_size", "update_period_steps", "target_period_updates", "replay_capacity"):
-        value = getattr(learner, name)
-        _require(value >= 1, f"learner.{name} ({value}) must be at least 1.")
-    for name in ("replay_start_steps", "epsilon_decay_steps"):
-        value = getattr(learner, name)
-        _require(value >= 0, f"learner.{name} ({value}) must not be negative.")
-    for name, value in (
-        ("learner.epsilon_start", learner.epsilon_start),
-        ("learner.epsilon_end", learner.epsilon_end),
-        ("loop.test_epsilon", loop.test_epsilon),
-    ):
-        _require(0 <= value <= 1, f"{name} ({value}) must be in [0, 1].")
-    for name in ("steps", "epoch_steps", "test_steps", "held_out_states", "num_envs", "block_width"):
-        value = getattr(loop, name)
-        _require(value >= 1, f"loop.{name} ({value}) must be at least 1.")
-    _require(loop.gradient_batches >= 0, f"loop.gradient_batches ({loop.gradient_batches}) must not be negative.")
-    _require(
-        loop.test_episodes is None or loop.test_episodes >= 1,
-        f"loop.test_episodes ({loop.test_episodes}) must be at least 1, or none to let the budget end a test phase.",
-    )
+    given = SimpleNamespace(learner=learner, loop=loop)
+    for names, holds, words in _RANGES:
+        for name in names.split():
+            value = attrgetter(name)(given)
+            _require(holds(value), f"{name} ({value!r}) must {words}.")
     _require(
         learner.batch_size <= learner.replay_capacity,
         f"learner.batch_size ({learner.batch_size}) is larger than learner.replay_capacity "
