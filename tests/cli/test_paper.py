@@ -92,6 +92,18 @@ def test_a_plan_says_what_it_takes_and_trains_nothing(softbellman, monkeypatch, 
     assert not list(tmp_path.iterdir())
 
 
+def test_a_calibration_has_no_more_workers_than_there_are_groups(softbellman, monkeypatch):
+    asked = []
+
+    def calibrate(comparison, resources):
+        asked.append(resources.workers)
+        return budget.Calibration(2_000.0, 1_000, "by hand")
+
+    monkeypatch.setattr(budget, "calibrate", calibrate)
+    code, out, _ = softbellman("paper", "run", "table-1", "--dry-run", "--workers", "9")
+    assert (code, asked) == (0, [6]) and "6 groups at once" in plain(out)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -8,6 +8,7 @@ from softbellman.paper.grid import SCALES, plan_runs
 from softbellman.running.comparison import Resources
 from softbellman.running.launch import Work
 from softbellman.study.files import save_params
+from softbellman.study.groups import open_group
 from softbellman.study.runs import runs_of
 from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter
@@ -31,30 +32,61 @@ def test_what_is_left_is_summed_up(tmp_path):
     assert lines["calibrated"] == "by hand"
 
 
-def test_a_calibration_takes_the_second_phase_of_as_many_runs_as_there_are_workers():
-    comparison, seen = plan_runs(SMOKE, ["double(max)"], None), []
+def clocking(seen, state="finished"):
+    """An engine that trains nothing: the runs of each group end their second phase after 4, 8, ... seconds."""
 
-    class Writes:
+    class Engine:
         capacity, process_bytes, spec = 2, 0, "local"
 
         def train(self, tasks, on_event, check):
-            for task in tasks:
+            for number, task in enumerate(tasks, start=1):
                 study = Study(task.study)
-                seen.append(study)
-                run = next(run for run in study.runs if f"seed-{run.seed}" in task.group)
-                writer = RunWriter(run, MetricsRow._fields)
-                for phase, clock in ((1, 60.0), (2, 60.0 + 4.0 * (run.seed + 1))):
-                    writer.row(row(phase, 2, 0, 0, 1)._replace(seconds=clock))
-                save_params(run.path / "best.safetensors", {"layer": {"w": [0.0] * 100}}, 1, 0.0)
-                writer.status("finished")
+                runs = open_group(study, task.group).runs
+                seen.append((study, [run.seed for run in runs]))
+                for run in runs:
+                    writer = RunWriter(run, MetricsRow._fields)
+                    for phase, clock in ((1, 60.0), (2, 60.0 + 4.0 * number)):
+                        writer.row(row(phase, 2, 0, 0, 1)._replace(seconds=clock))
+                    save_params(run.path / "best.safetensors", {"layer": {"w": [0.0] * 100}}, 1, 0.0)
+                    writer.status(state, reason="the loss was not finite")
 
-    found = budget.calibrate(comparison, TWO._replace(engine=Writes()))
-    assert len(seen) == 2 and seen[0].environments == ["minatar/breakout"] and seen[0].operators == ["double(max)"]
+    return Engine()
+
+
+def test_a_calibration_takes_the_second_phase_of_as_many_groups_as_there_are_workers():
+    comparison, seen = plan_runs(SMOKE, ["double(max)"], None), []
+    found = budget.calibrate(comparison, TWO._replace(engine=clocking(seen)))
+    study = seen[0][0]
+    assert [seeds for _, seeds in seen] == [[0], [1]]
+    assert study.environments == ["minatar/breakout"] and study.operators == ["double(max)"]
     assert found.steps_per_second == pytest.approx(10_000 / 4 + 10_000 / 8)
     assert 800 <= found.run_bytes <= 2_000
-    assert "2 side by side on minatar/breakout with double(max), 10,000 agent steps each" in found.told
+    assert "2 side by side on minatar/breakout with double(max), 10,000 agent steps a run" in found.told
     assert "3,750 steps a second together" in found.told
-    assert not seen[0].path.exists()
+    assert not study.path.exists()
+
+
+@pytest.mark.parametrize("scale", [SMOKE, FULL])
+def test_a_calibration_trains_groups_of_the_width_of_a_block(scale):
+    if scale.is_atari:
+        pytest.importorskip("ale_py")
+    wide = scale._replace(settings=scale.settings | {"loop.block_width": 3, "learner.replay_capacity": 60_000})
+    seen = []
+    found = budget.calibrate(plan_runs(wide, ["max"], None), TWO._replace(engine=clocking(seen)))
+    steps = budget.HOST_STEPS if scale.is_atari else budget.DEVICE_STEPS
+    assert [seeds for _, seeds in seen] == [[0, 1, 2], [3, 4, 5]]
+    assert found.steps_per_second == pytest.approx(3 * (steps / 4 + steps / 8))
+    assert f"2 side by side, 3 runs each, on {scale.environments[0]}" in found.told
+
+
+@pytest.mark.parametrize(
+    ("state", "why"), [("failed", "its process ended without a word"), ("diverged", "the loss was not finite")]
+)
+def test_a_calibration_that_comes_to_no_end_says_why(state, why):
+    seen = []
+    with pytest.raises(ValueError, match=rf"calibration did not come .*max, seed 0: {why}"):
+        budget.calibrate(plan_runs(SMOKE, ["max"], None), TWO._replace(engine=clocking(seen, state)))
+    assert not seen[0][0].path.exists()
 
 
 @pytest.mark.parametrize(("scale", "steps"), [(SMOKE, 10_000), (LAPTOP, 10_000), (FULL, 1_500)])

@@ -105,7 +105,8 @@ def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study:
         if work.sizes:
             from softbellman.paper import budget
 
-            print_lines(budget.summary(comparison, work, resources, budget.calibrate(comparison, resources)))
+            busy = resources._replace(workers=min(resources.workers, len(work.sizes)))
+            print_lines(budget.summary(comparison, work, busy, budget.calibrate(comparison, busy)))
         print_lines([("directory", str(out))])
         return 0
     if not work.sizes:

@@ -12,6 +12,7 @@ from softbellman.paper.results import duration
 from softbellman.running.compare import train_comparison
 from softbellman.running.comparison import Comparison, Resources, prepare
 from softbellman.running.launch import Work
+from softbellman.study.runs import read_reason, read_status
 
 DEVICE_STEPS, HOST_STEPS = 10_000, 1_500  # agent steps of a phase of the calibration
 _ROW_BYTES = 600  # of metrics.csv; 540 to 580 were seen
@@ -32,26 +33,34 @@ class Calibration(NamedTuple):
 
 
 def calibrate(comparison: Comparison, resources: Resources) -> Calibration:
-    """Train as many runs side by side as there are workers, two short phases each, and take the pace of the second.
+    """Train as many groups side by side as there are workers, two short phases each, and take the pace of the second.
 
     In the first one programs are compiled. Updates begin early, tests have the share of the time that they will have.
+    A group is one block, the runs that one compiled call moves on together: further blocks would take as long each.
 
     Args:
         comparison: what will be trained; its first environment and operator are calibrated with.
         resources: what it is trained with.
+
+    Raises:
+        ValueError: if one of the runs did not come to its end.
     """
-    environment, workers = comparison.environments[0], resources.workers
+    environment, workers, width = comparison.environments[0], resources.workers, comparison.config.loop.block_width
     steps = DEVICE_STEPS if is_device(environment) else HOST_STEPS
     config = _shortened(comparison.config, steps)
-    short = prepare([environment], comparison.operators[:1], range(workers), config)
+    short = prepare([environment], comparison.operators[:1], range(workers * width), config)
     with tempfile.TemporaryDirectory(prefix="softbellman-") as folder:
         study = train_comparison(short, Path(folder) / "study", resources, quiet=True)
+        for run in study.runs:
+            if read_status(run) != "finished":
+                raise ValueError(f"the calibration did not come to its end: {run}: {read_reason(run)}")
         clocks = [read_column(run, "seconds") for run in study.runs]
         size = max(sum(file.stat().st_size for file in run.path.glob("*.safetensors")) for run in study.runs)
     pace = sum(steps / (clock[1] - clock[0]) for clock in clocks)
     told = (
-        f"{workers} side by side on {environment} with {comparison.specs[0]}, {steps:,} agent steps each after as many "
-        f"to compile, updates from step {config.learner.replay_start_steps:,} on: {pace:,.0f} steps a second together"
+        f"{workers} side by side{f', {width} runs each,' * (width > 1)} on {environment} with {comparison.specs[0]}, "
+        f"{steps:,} agent steps a run after as many to compile, updates from step "
+        f"{config.learner.replay_start_steps:,} on: {pace:,.0f} steps a second together, beside whatever else ran"
     )
     return Calibration(pace, size, told)
 
