@@ -1,12 +1,16 @@
 """The paper on the command line: all of it at the smallest scale, verdicts, the page, and what is refused."""
 
+import shutil
+
 import pytest
 
-from softbellman.paper import budget
+from softbellman.paper import budget, results
+from softbellman.paper.grid import SCALES
 from softbellman.paper.views import VIEWS
 from softbellman.running.local import Local
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
+from softbellman.study.writer import write_error
 
 from .conftest import run_alone
 
@@ -44,6 +48,51 @@ def test_nothing_is_run_twice(smoke, softbellman, monkeypatch):
     code, out, _ = softbellman("paper", "run", "table-2", "--out", study, "--dry-run")
     assert code == 0 and "none of which is left to train" in plain(out) and "Table 2" not in out
     assert before == {file: file.stat().st_mtime_ns for file in study.glob("runs/**/*") if file.is_file()}
+
+
+@pytest.fixture
+def one_failed(smoke, tmp_path):
+    """A copy of it all in which one run of double(max) has failed."""
+    study = Study(shutil.copytree(smoke[0] / "runs" / "paper-smoke", tmp_path / "one_failed"))
+    run = next(run for run in study.runs if run.operator == "double(max)")
+    write_error(run, "failed", "RuntimeError: the emulator is gone", "")
+    return study, run
+
+
+def test_a_run_that_failed_is_told_of_and_what_is_there_is_drawn_and_marked(one_failed, softbellman, monkeypatch):
+    monkeypatch.setattr(Local, "train", lambda *_: pytest.fail("there is nothing to train"))
+    study, _ = one_failed
+    code, out, errors = softbellman("paper", "run", "table-1", "--out", study.path)
+    assert code == 1 and "1 of 6 runs is missing (1 of 2 of double(max)); the time they take is about" in plain(out)
+    assert "double(max): 1 of 2 runs finished; seed 0 failed: RuntimeError: the emulator is gone" in errors
+    assert errors.splitlines()[-1] == "softbellman: the same command with --retry-failed tries again what failed"
+    assert (study.path / "paper" / "table-1.png").exists()
+    assert "so far: 5 of 6 runs" in VIEWS["table-1"].heading(results.read(SCALES["smoke"], study))
+    code, _, errors = softbellman("paper", "run", "table-2", "--out", study.path)
+    assert (code, errors) == (0, "")  # the run that failed is none of its own
+
+
+def test_a_run_that_failed_is_tried_again_if_asked_for_and_what_it_wrote_is_kept(one_failed, softbellman, monkeypatch):
+    study, run = one_failed
+    code, out, _ = softbellman("paper", "run", "table-1", "--out", study.path, "--retry-failed", "--workers", "1")
+    assert code == 0 and "6, of which 1 are left to train, in 1 group" in plain(out)
+    assert "is missing" not in plain(out.partition("undecided")[0]) and read_status(run) == "finished"
+    rows, before = (path.read_text().splitlines() for path in run.path.parent.glob("seed-0*/metrics.csv"))
+    assert len(rows) == len(before) == 5
+
+
+def test_what_is_trained_by_another_process_can_be_drawn_all_the_same(smoke, softbellman):
+    study = Study(smoke[0] / "runs" / "paper-smoke")
+    with study.locked():
+        assert softbellman("paper", "run", "table-1", "--out", study.path)[0] == 0
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(softbellman, tmp_path):
+    (tmp_path / "file").write_text("")
+    for words in (("run", "table-3", "--out"), ("run", "figure-3", "--out"), ("page", "--study")):
+        code, out, errors = softbellman("paper", *words, tmp_path / "file")
+        assert (code, out) == (2, "") and f"file/paper can't be written (Not a directory: {tmp_path}/file)" in errors
+        assert ("copy the study" if words[0] == "page" else "name another directory with --out") in errors
 
 
 def test_verdicts_alone_and_the_page(smoke, softbellman):

@@ -314,6 +314,7 @@ class PaperRun:
         scale: `smoke`, seconds and no answer; `laptop`, MinAtar in hours; `full`, the paper's own games, in months.
         out: directory of the scale's study, which all figures and tables share; by default `runs/paper-<scale>`.
         workers: groups of runs that train at once; by default one for each core.
+        retry_failed: tries runs again that have failed.
         dry_run: prints what it would take, hours from a short calibration included, and stops.
     """
 
@@ -321,6 +322,7 @@ class PaperRun:
     scale: str = "smoke"
     out: _Path = None
     workers: _Integer = None
+    retry_failed: bool = False
     dry_run: bool = False
 
 

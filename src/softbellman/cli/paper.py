@@ -9,6 +9,7 @@ from softbellman.cli.commands import PaperCheck, PaperList, PaperPage, PaperRun
 from softbellman.cli.process import leave_memory_of_the_gpu
 from softbellman.cli.tables import complain, print_lines, print_table
 from softbellman.running.stopping import EXIT_CODE
+from softbellman.study.place import require_directory
 
 if TYPE_CHECKING:
     from softbellman.paper.figures.view import View
@@ -30,12 +31,14 @@ def list_views(command: PaperList) -> int:
 
 
 def run(command: PaperRun) -> int:
-    """Trains what a figure or table lacks, and writes it; the exit code is 1 if a run failed, 130 if stopped."""
+    """Trains what a figure or table lacks, and writes it; the exit code is 1 if a run failed or diverged."""
     from softbellman.paper import grid, views
 
     chosen, scale = views.find(command.name), grid.find_scale(command.scale)
     out = command.out or scale.folder
     study = grid.open_study(scale, out)
+    if not command.dry_run:
+        require_directory(out / "paper")
     specs = {spec for view in chosen for spec in view.operators(scale)}
     code = 0
     if specs:
@@ -79,6 +82,7 @@ def page(command: PaperPage) -> int:
 
     scale = grid.find_scale(command.scale)
     folder = command.study or scale.folder
+    require_directory(folder / "paper", "copy the study to a place that can be, and name that with --study")
     results, study = _read(scale, folder)
     _require(study, list(views.VIEWS.values()), scale, folder)
     pages = [page.write(results, study, folder / "paper" / "index.html")]
@@ -96,10 +100,11 @@ def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study:
     from softbellman.running.comparison import resources_for
     from softbellman.running.launch import outcome
     from softbellman.running.stopping import Stopped
+    from softbellman.study.runs import read_status
 
     comparison = plan_runs(scale, specs, study)
     resources = resources_for(comparison.cells, command.workers, None, study)
-    work = comparison.work(out, resources)
+    work = comparison.work(out, resources, retry_failed=command.retry_failed)
     print_lines([("scale", f"{scale.name}: {scale.summary}"), *comparison.summary(work, resources)])
     if command.dry_run:
         if work.sizes:
@@ -109,15 +114,18 @@ def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study:
             print_lines(budget.summary(comparison, work, busy, budget.calibrate(comparison, busy)))
         print_lines([("directory", str(out))])
         return 0
-    if not work.sizes:
-        return 0
-    try:
-        trained = train_comparison(comparison, out, resources, command=sys.argv[1:])
-    except Stopped:
-        return complain("stopped; the same command goes on", EXIT_CODE)
-    faults = outcome(trained, comparison.trained)
+    if work.sizes or study is None:
+        try:
+            study = train_comparison(
+                comparison, out, resources, command=sys.argv[1:], retry_failed=command.retry_failed
+            )
+        except Stopped:
+            return complain("stopped; the same command goes on", EXIT_CODE)
+    faults = outcome(study, comparison.trained)
     for fault in faults:
         complain(fault, 1)
+    if any(read_status(run) == "failed" and run.operator in comparison.trained for run in study.runs):
+        complain("the same command with --retry-failed tries again what failed", 1)
     return 1 if faults else 0
 
 

@@ -23,8 +23,12 @@ def require_new(path: Path) -> None:
     require_directory(path)
 
 
-def require_directory(path: Path) -> None:
+def require_directory(path: Path, remedy: str = "name another directory with --out") -> None:
     """Refuses a directory that can't be made or written. Nothing is written.
+
+    Args:
+        path: the directory.
+        remedy: what to do.
 
     Raises:
         ValueError: with the place at fault, the reason, and what to do.
@@ -32,7 +36,7 @@ def require_directory(path: Path) -> None:
     try:
         _require_writable(path)
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise unwritable(path, error, remedy) from None
 
 
 def require_file(path: Path) -> None:
