@@ -181,6 +181,12 @@ def test_a_statement_about_a_simulation_can_fail():
     assert states["softmax-below-max"] == states["gap-shrinks"] == "not supported"
 
 
+def test_a_figure_of_the_supplement_is_found_under_the_one_that_it_is_a_full_version_of():
+    for number in range(1, 6):
+        (view,) = find(f"figure-a{number}")
+        assert f"A{number}" in view.title
+
+
 def test_unknown_names_list_the_nearest():
     assert [view.name for view in find("all")] == list(VIEWS) and find("table-a1") == [VIEWS["table-a1"]]
     for name, hint in (("figure3", "figure-3"), ("Table A1", "table-a1"), ("al", "")):
