@@ -1,8 +1,9 @@
-"""Arguments as a Python user may write them, made plain: paths, numbers, one or many; imports nothing of ours."""
+"""Arguments as a user may write them, made plain: paths, numbers, names, one or many; imports nothing of ours."""
 
-import importlib
+import difflib
 import numbers
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,22 @@ def is_one(given: Any) -> bool:
     return isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "shape", None) == ()
 
 
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Returns `"; did you mean ...?"` with the names most like `name`, case and punctuation aside, or nothing."""
+    squeezed = {squeeze(candidate): candidate for candidate in names}
+    matches = difflib.get_close_matches(squeeze(name), squeezed, n=3, cutoff=0.6)
+    return f"; did you mean {', '.join(squeezed[match] for match in matches)}?" if matches else ""
+
+
+def squeeze(name: str) -> str:
+    """Returns `name` in lower case with nothing but its letters and digits: `Ms-Pacman` and `ms_pacman` agree.
+
+    >>> squeeze("Ms-Pacman")
+    'mspacman'
+    """
+    return re.sub("[^a-z0-9]", "", name.lower())
+
+
 def _plain(given: Any) -> int | float | None:
     """Returns a number as Python's, or None for what is none."""
     if getattr(given, "shape", None) == () and hasattr(given, "dtype"):  # a scalar of NumPy's, or an array without axes
@@ -79,27 +96,3 @@ def _plain(given: Any) -> int | float | None:
     if isinstance(given, bool) or not isinstance(given, numbers.Real):
         return None
     return given if isinstance(given, int | float) else float(given)
-
-
-def from_module(spec: str, what: str) -> Any:
-    """Returns what `module:name` leads to, a user's own code.
-
-    Args:
-        spec: the words.
-        what: what it is to be, for messages.
-
-    Raises:
-        ValueError: if the module can't be imported, or has no such name.
-    """
-    module, _, name = spec.partition(":")
-    try:
-        found = importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # a user's module may fail in any way
-        missing = isinstance(error, ModuleNotFoundError) and (error.name or "") in (module, module.partition(".")[0])
-        hint = "is its directory on PYTHONPATH?" if missing else "it fails when it is imported"
-        raise ValueError(f"{what} {spec}: cannot import {module!r} ({error}); {hint}") from error
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise ValueError(f"{what} {spec}: module {module!r} has no {name!r}")
-        found = getattr(found, part)
-    return found

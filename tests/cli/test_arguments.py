@@ -20,7 +20,7 @@ BAD_INPUT = [
     ("train", "Missing from softbellman train: ENV"),
     (
         "train breakout",
-        "unknown environment 'breakout'; names look like atari/..., gym/..., minatar/..., mdp/...; did you mean",
+        "gym/<id>, package.module:function; did you mean atari/breakout, minatar/breakout",
     ),
     ("train atari/breakot", "unknown Atari game 'breakot'; did you mean breakout"),
     ("train gym/CartPol-v1", "did you mean CartPole-v1"),
@@ -194,7 +194,7 @@ def test_bad_input_is_one_line_and_exit_code_2_before_any_work(softbellman, tmp_
 
 
 def test_l31_without_an_emulator_one_line_names_the_extra(softbellman, monkeypatch):
-    atari = pytest.importorskip("softbellman.envs.atari")
+    atari = pytest.importorskip("softbellman.envs.atari.env")
     atari._ale_py.cache_clear()
     for module in [name for name in sys.modules if name.split(".")[0] == "ale_py"]:
         monkeypatch.setitem(sys.modules, module, None)

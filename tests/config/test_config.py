@@ -65,6 +65,7 @@ OURS = {
     "checkpoint.keep": "preset",
     "checkpoint.minutes": "preset",
     "checkpoint.replay": "preset",
+    "env.options": "preset",
     "loop.block_width": "preset",
     "network.hidden": "preset",
     "protocol.name": "preset",

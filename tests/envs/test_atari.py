@@ -7,8 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from softbellman.envs import MissingExtra, atari
-from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariEnv, AtariProtocol
+from softbellman.envs import MissingExtra
+from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
+from softbellman.envs.atari import env as atari
+from softbellman.envs.atari.env import AtariEnv
 
 ale_py = pytest.importorskip("ale_py")
 cv2 = pytest.importorskip("cv2")

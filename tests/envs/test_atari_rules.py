@@ -7,8 +7,9 @@ import types
 import numpy as np
 import pytest
 
-from softbellman.envs import atari
-from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariEnv, AtariProtocol
+from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
+from softbellman.envs.atari import env as atari
+from softbellman.envs.atari.env import AtariEnv
 
 ale_py = pytest.importorskip("ale_py")
 pytest.importorskip("cv2")

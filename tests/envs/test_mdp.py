@@ -8,7 +8,7 @@ import pytest
 from softbellman import envs, tabular
 from softbellman import operators as ops
 from softbellman.envs.device import copy_keys
-from softbellman.envs.mdp import MDPEnv, examples
+from softbellman.envs.mdp import MDPEnv, names
 from softbellman.tabular.examples import EXAMPLES
 
 
@@ -79,8 +79,8 @@ def test_the_exact_values_are_those_of_the_learners_discount(operator):
 
 
 def test_every_example_is_an_environment():
-    assert examples() == list(EXAMPLES)
-    for name in examples():
+    assert names() == list(EXAMPLES)
+    for name in names():
         env = envs.make_device(f"mdp/{name}")
         _, obs = jax.eval_shape(env.reset, copy_keys(0, training=True, num_envs=1)[0])
         assert obs.shape == env.obs_shape == (EXAMPLES[name]().num_states,)

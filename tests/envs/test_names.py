@@ -6,7 +6,9 @@ from functools import partial
 import pytest
 
 from softbellman import envs
-from softbellman.envs import MissingExtra, episode_seed, squeeze
+from softbellman.arguments import squeeze
+from softbellman.envs import MissingExtra
+from softbellman.envs.checks import episode_seed
 from softbellman.envs.minatar import MinAtarProtocol
 
 
@@ -64,8 +66,8 @@ def test_known_lists_what_make_takes():
         ("minatar/pong", "there are minatar/asterix, minatar/breakout"),
         ("mdp/two-fixed-point", "did you mean mdp/two-fixed-points"),
         ("gimm/CartPole-v1", "did you mean gym/CartPole-v1"),
-        ("atari/", "names look like atari/"),
-        ("gym", "names look like atari/"),
+        ("atari/", "names look like atari/<game>, minatar/<game>, mdp/<example>, gym/<id>, package.module:function"),
+        ("gym", "names look like atari/<game>"),
         ("ALE/MsPacman-v5", "goes by atari/ms_pacman here"),
         ("", "unknown environment ''"),
     ],

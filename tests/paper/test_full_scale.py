@@ -16,7 +16,8 @@ import pandas as pd
 import pytest
 
 from softbellman.paper.grid import SCALES
-from softbellman.study.store import Study, read_status
+from softbellman.study.store import Study
+from softbellman.study.runs import read_status
 
 FULL = SCALES["full"]
 STEPS, LEARNING_FROM = 20_000, 14_000
@@ -37,7 +38,8 @@ TRAIN = """
 
     from softbellman.paper.grid import SCALES, open_study, plan_runs
     from softbellman.paper.views import VIEWS
-    from softbellman.study.compare import Resources, train
+    from softbellman.running.comparison import Resources
+    from softbellman.running.compare import train_comparison
 
     environment, settings, out = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
     full = SCALES["full"]

@@ -244,7 +244,7 @@ class Dying(InThisProcess):
 SEEDED = """
     import gymnasium
     import numpy as np
-    from softbellman.envs import episode_seed
+    from softbellman.envs.checks import episode_seed
 
     GAMES = {
         episode_seed(seed, training=True, env=0, episode=game): (seed, game)
@@ -546,8 +546,8 @@ def test_an_engine_is_found_by_its_words(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for spec, said in (
         ("cloud", "unknown engine 'cloud'; there are local, here, and module:function"),
-        ("nowhere:Engine", "engine nowhere:Engine: cannot import 'nowhere'"),
-        ("mine:Missing", "module 'mine' has no 'Missing'"),
+        ("nowhere:Engine", "engine nowhere:Engine: cannot import nowhere"),
+        ("mine:Missing", "engine mine:Missing: mine has no Missing"),
         ("mine:Nothing", "engine mine:Nothing makes a Nothing, which has no train"),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):

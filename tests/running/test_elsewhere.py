@@ -38,9 +38,9 @@ def registered(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def refuse(name, *more):
+def refuse(name, *more, config=None):
     with pytest.raises(ValueError, match=r"can't be made by the processes that train") as refused:
-        require_elsewhere([name, *more])
+        require_elsewhere([name, *more], config or configs.Config())
     assert "\n" not in str(refused.value)
     return str(refused.value)
 
@@ -62,7 +62,7 @@ def test_an_id_that_an_earlier_import_registered_needs_its_module(registered):
     import registering  # noqa: F401  # pyright: ignore
 
     assert "as in gym/my_module:OfModule-v0" in refuse("gym/OfModule-v0")
-    require_elsewhere(["gym/registering:OfModule-v0", "gym/CartPole-v1", "minatar/breakout"])
+    require_elsewhere(["gym/registering:OfModule-v0", "gym/CartPole-v1", "minatar/breakout"], configs.Config())
 
 
 def test_a_module_that_does_not_register_the_id_is_refused(registered):

@@ -8,7 +8,6 @@ import pytest
 from softbellman import operators as ops
 from softbellman.config import NetworkSettings, preset, replaced
 from softbellman.envs.atari import MACHADO_ATARI
-from softbellman.running import plan as plans
 from softbellman.running.build import network_kind
 from softbellman.running.plan import check_in_training, plan
 
@@ -80,6 +79,10 @@ def test_l7_the_environment_is_told_in_one_sentence():
     assert machado["environment"] == (
         "atari/breakout: 18 actions (full), frame skip 4, repeat probability 0.25, no no-ops, "
         "lost lives end nothing, games cut after 108,000 frames; the learner clips rewards to ±1"
+    )
+    forest = dict(planned("mdp/forest", preset_name="classic-control").summary())
+    assert forest["environment"] == (
+        "mdp/forest: 2 actions, games start in any state that is no end, cut after 100 steps; rewards not clipped"
     )
     cartpole = dict(planned().summary())
     assert cartpole["environment"] == (
@@ -211,4 +214,3 @@ def test_a_plan_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     planned()
     assert not any(tmp_path.iterdir())
-    assert preset("demo-atari").config.loop.steps < plans.TOO_FEW_STEPS

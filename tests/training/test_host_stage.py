@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from softbellman import operators as ops
-from softbellman.envs.atari import AtariEnv
+from softbellman.envs.atari.env import AtariEnv
 from softbellman.learning import learner
 from softbellman.learning.networks import Network, mlp
 from softbellman.training import host_stage, measurement, streams

@@ -137,7 +137,7 @@ def test_l3_an_atari_run_is_too_also_when_the_next_game_starts_late(tmp_path, mo
     pytest.importorskip("ale_py")
     import time
 
-    from softbellman.envs import atari
+    from softbellman.envs.atari import env as atari
 
     loop = replace(LOOP, steps=400, epoch_steps=200, test_steps=20)
     anew = partial(breakout_loop, loop=loop)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from softbellman.analysis.scores import Scores
-from softbellman.envs import nearest
+from softbellman.arguments import nearest
 
 
 class Reference(NamedTuple):

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from softbellman import operators as ops
+from softbellman.arguments import nearest
 from softbellman.cli import paper, results, theory, training
 from softbellman.cli.arguments import parse
 from softbellman.cli.commands import COMMANDS, Operators
 from softbellman.cli.tables import complain, print_table
-from softbellman.envs import nearest
 from softbellman.faults import in_a_line, users_place
 from softbellman.running.stopping import EXIT_CODE
 

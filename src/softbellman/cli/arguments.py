@@ -12,11 +12,14 @@ from types import UnionType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from softbellman import config as configs
-from softbellman.arguments import as_path
+from softbellman.arguments import as_path, nearest, squeeze
 from softbellman.cli.commands import COMMANDS, Compare, Training
-from softbellman.envs import PREFIXES, nearest, squeeze
+from softbellman.envs.families import FAMILIES
+from softbellman.envs.options import read_options, written_options
+from softbellman.references import is_reference
 
 # What tyro says of a fault, and the same for those who do not read Python.
 _PLAINLY = (
@@ -25,7 +28,22 @@ _PLAINLY = (
     (r"invalid literal for int\(\) with base 10: (.*)", r"\1 is no integer"),
     (r"could not convert string to float: (.*)", r"\1 is no number"),
 )
+_REGISTRY = ConstructorRegistry()
 _TRUTH = {"true", "false", "yes", "no", "on", "off", "0", "1"}
+
+
+@_REGISTRY.primitive_rule
+def _options_of_environments(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[dict[str, Any]] | None:
+    """Has tyro read options of environments as words `name=value`."""
+    if get_origin(info.type) is not dict:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="[NAME=VALUE ...]",
+        instance_from_str=read_options,
+        is_instance=lambda value: isinstance(value, dict),
+        str_from_instance=written_options,
+    )
 
 
 def parse(name: str, words: list[str]) -> Any:
@@ -72,11 +90,13 @@ class _Option(NamedTuple):
     Attributes:
         contrary: for one that takes no value, the option that says the contrary.
         takes_many: it takes several values.
+        takes_specs: these may look like the name of an environment of a user's own, `module:name`.
         takes_none: `none` is among its values.
     """
 
     contrary: str | None = None
     takes_many: bool = False
+    takes_specs: bool = False
     takes_none: bool = False
 
 
@@ -94,11 +114,11 @@ def _apart(options: Mapping[str, _Option], words: Sequence[str]) -> tuple[list[s
                 word = name if option.takes_many else f"{name}=None" if option.takes_none else word
             rest.append(word)
             option = None if equals or (option and option.contrary) else option
-        elif option is None or (option.takes_many and _is_environment(word)):
+        elif option is None or (option.takes_many and _is_environment(word, option)):
             alone.append(word)
             option = None
         elif option.takes_many:
-            is_only = rest[-1].startswith("--") and (following.startswith("--") or _is_environment(following))
+            is_only = rest[-1].startswith("--") and (following.startswith("--") or _is_environment(following, option))
             if not (is_only and word.lower() == "none"):
                 rest.append(word)
         else:
@@ -107,9 +127,10 @@ def _apart(options: Mapping[str, _Option], words: Sequence[str]) -> tuple[list[s
     return alone, rest
 
 
-def _is_environment(word: str) -> bool:
+def _is_environment(word: str, option: _Option) -> bool:
+    """Tells the name of an environment from the values of an option."""
     prefix, slash, _ = word.partition("/")
-    return bool(slash) and prefix in PREFIXES
+    return prefix in FAMILIES if slash else is_reference(word) and not option.takes_specs
 
 
 def _with_preset(command: type[Training], name: str) -> Training:
@@ -140,8 +161,9 @@ def _option(hint: Any) -> _Option:
     is_annotated = get_origin(hint) is Annotated  # by DisallowNone, as all are that may be left out
     hint = get_args(hint)[0] if is_annotated else hint
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    takes_many = any(get_origin(kind) is tuple for kind in kinds)
-    return _Option(takes_many=takes_many, takes_none=type(None) in kinds and not is_annotated)
+    takes_many = any(get_origin(kind) in (tuple, dict) for kind in kinds)
+    takes_specs = any(get_args(kind)[:1] == (str,) for kind in kinds if get_origin(kind) is tuple)
+    return _Option(None, takes_many, takes_specs, takes_none=type(None) in kinds and not is_annotated)
 
 
 def _default(item: dataclasses.Field[Any]) -> Any:
@@ -198,7 +220,7 @@ def _read(name: str, command: type, words: list[str], taken: str, **default: Any
     report = io.StringIO()
     try:
         with contextlib.redirect_stderr(report):
-            made = tyro.cli(command, args=words, prog=f"softbellman {name}", **default)
+            made = tyro.cli(command, args=words, prog=f"softbellman {name}", registry=_REGISTRY, **default)
         if isinstance(made, Compare) and not made.environments:
             raise ValueError(f"Missing from softbellman {name}: ENV{taken} (softbellman {name} --help)")
         return made

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from softbellman.config import Config, Preset, sources
+from softbellman.envs.options import written_options
 
 LABEL_WIDTH = 17
 
@@ -72,13 +73,15 @@ def written(what: str, write: Callable[[], Path]) -> Path | None:
 def number(value: Any) -> str:
     """Writes a value of the configuration as a reader would.
 
-    >>> number(50_000_000), number((128, 128)), number(None), number(1e-08)
-    ('50,000,000', '128 128', 'none', '1e-08')
+    >>> number(50_000_000), number((128, 128)), number(None), number(1e-08), number({"size": 5})
+    ('50,000,000', '128 128', 'none', '1e-08', 'size=5')
     """
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return " ".join(written_options(value)) or "none"
     if isinstance(value, tuple):
         return " ".join(map(number, value)) or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)

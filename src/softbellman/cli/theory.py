@@ -10,10 +10,10 @@ import numpy as np
 
 from softbellman import operators as ops
 from softbellman import simulation
-from softbellman.arguments import as_path
+from softbellman.arguments import as_path, nearest
 from softbellman.cli.commands import SimulateBias, SimulateComparison, Solve
 from softbellman.cli.tables import print_lines, print_table
-from softbellman.envs import MissingExtra, nearest
+from softbellman.extras import MissingExtra
 from softbellman.study.place import require_directory, require_file
 
 GYMNASIUM_GAMMA = 0.99  # its tables have no discount factor of their own

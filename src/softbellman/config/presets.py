@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from softbellman.arguments import nearest
 from softbellman.config.settings import Config, NetworkSettings, fields, replaced
-from softbellman.envs import nearest
-from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI
-from softbellman.envs.minatar import MinAtarProtocol
+from softbellman.envs.atari.protocol import MACHADO_ATARI, PAPER_ATARI
+from softbellman.envs.families import find_family
+from softbellman.envs.minatar.protocol import MinAtarProtocol
 
 
 class Preset(NamedTuple):
@@ -52,6 +53,7 @@ _PAPER = Preset(
         "checkpoint.minutes": _HERE,
         "checkpoint.keep": _HERE,
         "checkpoint.replay": _HERE,
+        "env.options": _HERE,
         "protocol.name": _HERE,
         "protocol.random_first_actions": "deviation D2",
         "protocol.budget_cut_terminates": "deviation D4",
@@ -204,17 +206,12 @@ PRESETS = {
         _DEMO_MINATAR,
     )
 }
-_DEFAULT_PRESETS = {
-    "atari": "paper-atari",
-    "gym": "classic-control",
-    "minatar": "sharp-minatar",
-    "mdp": "classic-control",
-}
 
 
 def default_preset(environment: str) -> str:
     """Returns the preset that an environment is trained with unless another is named."""
-    return _DEFAULT_PRESETS.get(environment.partition("/")[0], "paper-atari")
+    family = find_family(environment)
+    return family.preset if family else "paper-atari"
 
 
 def common_preset(environments: Iterable[str]) -> str:

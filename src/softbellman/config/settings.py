@@ -11,10 +11,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from softbellman.arguments import as_integer, as_list, as_number
-from softbellman.envs import nearest
-from softbellman.envs.atari import PAPER_ATARI, AtariProtocol
-from softbellman.envs.minatar import MinAtarProtocol
+from softbellman.arguments import as_integer, as_list, as_number, nearest
+from softbellman.envs.atari.protocol import PAPER_ATARI, AtariProtocol
+from softbellman.envs.families import find_family, section_forms
+from softbellman.envs.minatar.protocol import MinAtarProtocol
+from softbellman.envs.options import EnvOptions
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training.settings import LoopSettings, check
 
@@ -58,6 +59,7 @@ class Config:
         network: the Q-network.
         protocol: what the agent sees of an Atari game; no effect elsewhere.
         minatar: how a MinAtar game is played; no effect elsewhere.
+        env: how an environment of Gymnasium or of one's own is made; no effect elsewhere.
         checkpoint: how often its state is saved; no effect on results.
     """
 
@@ -66,6 +68,7 @@ class Config:
     network: NetworkSettings = field(default_factory=NetworkSettings)
     protocol: AtariProtocol = PAPER_ATARI
     minatar: MinAtarProtocol = field(default_factory=MinAtarProtocol)
+    env: EnvOptions = field(default_factory=EnvOptions)
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
 
 
@@ -87,10 +90,10 @@ def effective(config: "Config", environments: Sequence[str], network: str | None
         environments: their names.
         network: the kind of network, where it is known; else what `network.kind` says.
     """
-    games = {environment.partition("/")[0] for environment in environments}
-    idle = [f"{section}." for section, kind in (("protocol", "atari"), ("minatar", "minatar")) if kind not in games]
+    families = [family for name in environments if (family := find_family(name))]
+    idle = [f"{name}." for name in section_forms() if all(family.section != name for family in families)]
     kind = network or config.network.kind
-    if kind in ("nature_cnn", "minatar_cnn") or (kind == "auto" and games <= {"atari", "minatar"}):
+    if kind in ("nature_cnn", "minatar_cnn") or (kind == "auto" and all(family.own_network for family in families)):
         idle.append("network.hidden")
     if config.learner.optimizer == "adam":
         idle.append("learner.rmsprop_decay")
@@ -143,6 +146,10 @@ def _of_kind(kind: Any, value: Any, path: str) -> Any:
         return as_integer(value, path)
     if kind is float:
         return as_number(value, path)
+    if get_origin(kind) is dict:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{path} ({value!r}) must be a dict of names and values, such as {{'size': 5}}")
+        return dict(value)
     if get_origin(kind) is tuple:
         return tuple(_of_kind(get_args(kind)[0], one, path) for one in as_list(value))
     kind, value = bool if kind is bool else str, value.item() if isinstance(value, np.generic) else value

@@ -1,27 +1,22 @@
-"""Any Gymnasium environment with a Box observation and Discrete actions.
+"""The family `gym/<id>`: any Gymnasium environment with a Box observation and Discrete actions.
 
 Copies are stepped one after the other as plain scalar environments and reset right after an episode's end. Nothing
 here depends on the automatic reset of Gymnasium's vector environments, whose next-step form slips in a step that
 ignores its action and leads from one episode into the next.
 """
 
+import functools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from softbellman.envs import (
-    MissingExtra,
-    Tape,
-    check_tape,
-    checked_actions,
-    checked_num_envs,
-    checked_seed,
-    episode_seed,
-    nearest,
-)
-from softbellman.envs.step import Step
+from softbellman.arguments import nearest
+from softbellman.envs.checks import check_tape, checked_actions, checked_num_envs, checked_seed, episode_seed
+from softbellman.envs.options import EnvOptions
+from softbellman.envs.step import Step, Tape
+from softbellman.extras import MissingExtra
 from softbellman.faults import in_a_line
 
 try:
@@ -48,9 +43,10 @@ class GymEnv:
 
     def __init__(
         self,
-        environment: str | Callable[[], gymnasium.Env],
+        environment: str | Callable[..., gymnasium.Env],
         *,
         seed: int,
+        name: str | None = None,
         num_envs: int = 1,
         training: bool = True,
         max_episode_steps: int | None = None,
@@ -63,12 +59,13 @@ class GymEnv:
         Args:
             environment: a Gymnasium id, `module:id` for one that an import registers, or a function that makes a copy.
             seed: seed of the run, `>= 0`.
+            name: what the environment of a function is called; by default the function's own name.
             num_envs: number of copies `E`.
             training: False gives test episodes: another stream of seeds.
             max_episode_steps: time limit, in steps of the environment; it cuts an episode (`truncated`) and replaces
                 the limit that the id is registered with. None keeps the latter.
             frame_skip: steps of the environment for which an action is held, rewards summed; less at an end.
-            options: keyword arguments for the environment itself, when it is given by its id.
+            options: keyword arguments for the environment itself, or for the function.
             record: renders every step, for `screen`; a function must make copies with `render_mode="rgb_array"`.
 
         Raises:
@@ -76,18 +73,21 @@ class GymEnv:
                 fit, or a frame skip on top of another.
         """
         self.seed, self.num_envs, self.training = checked_seed(seed), checked_num_envs(num_envs), training
-        self.name = environment if isinstance(environment, str) else getattr(environment, "__name__", "environment")
-        if record and isinstance(environment, str):
-            options = {**(options or {}), "render_mode": "rgb_array"}
-        self._label = f"gym/{self.name}" if isinstance(environment, str) else self.name
-        self._envs = [_make(environment, max_episode_steps, options or {}, self._label) for _ in range(num_envs)]
+        options = dict(options or {})
+        if isinstance(environment, str):
+            self.name, self._options = f"gym/{environment}", {}  # its spec holds them
+            options |= {"render_mode": "rgb_array"} if record else {}
+        else:
+            self.name, self._options = name or getattr(environment, "__name__", "environment"), options
+        self._make_copy = functools.partial(_make, environment, max_episode_steps, options, self.name)
+        self._envs = [self._make_copy() for _ in range(num_envs)]
         first = self._envs[0]
         self.max_episode_steps = first.spec.max_episode_steps if first.spec else max_episode_steps
         self.frame_skip = frame_skip
         self.frames_per_step = frame_skip * refuse_double_frame_skip(first, frame_skip)
-        space, actions = _checked_spaces(first, self._label)
+        space, actions = _checked_spaces(first, self.name)
         self.num_actions, self._first_action = int(actions.n), int(actions.start)
-        self._observations = Observations(space, self._label)
+        self._observations = Observations(space, self.name)
         self.obs_shape, self.obs_dtype = self._observations.shape, self._observations.dtype
         self.obs_scale = self._observations.scale
         self.stack: int | None = None
@@ -96,7 +96,7 @@ class GymEnv:
         self._obs = np.zeros((num_envs, *self.obs_shape), self.obs_dtype)
         self._record, self._screens = record, [np.zeros((0, 0, 3), np.uint8)] * num_envs
         if record and first.render_mode != "rgb_array":
-            raise ValueError(f'{self._label} renders no pictures; one must be made with render_mode="rgb_array"')
+            raise ValueError(f'{self.name} renders no pictures; one must be made with render_mode="rgb_array"')
 
     def reset(self) -> np.ndarray:
         """Starts the first (or next) episode of every copy and returns `obs` `[E, *obs_shape]`."""
@@ -137,9 +137,13 @@ class GymEnv:
             What a user should know, though it can be trained with.
 
         Raises:
-            ValueError: as `step`.
+            ValueError: as `step`; or if a second copy, such as a test phase plays beside training, is the first again.
         """
         env, ended, masked, outside = self._envs[0], True, False, None
+        second = self._make_copy()
+        if second.unwrapped is env.unwrapped:
+            raise EnvironmentFault(f"{self.name} makes the same environment again; it must make another at each call")
+        second.close()
         for _ in range(_REHEARSED):
             if ended:
                 self._start(0, 0)
@@ -150,9 +154,9 @@ class GymEnv:
             ended, masked = any(ends), masked or forbidden is not None or env.forbidden is not None
             if forbidden or not masked:
                 break
-        notes = [f"{self._label} gave {outside}; floats enter as they are"] if outside else []
+        notes = [f"{self.name} gave {outside}; floats enter as they are"] if outside else []
         if masked:
-            notes.append(f'{self._label}: info["action_mask"] is not heeded; actions that it forbids are taken too')
+            notes.append(f'{self.name}: info["action_mask"] is not heeded; actions that it forbids are taken too')
         return notes
 
     def close(self) -> None:
@@ -202,15 +206,14 @@ class GymEnv:
     def describe(self) -> dict[str, Any]:
         """Returns everything that makes scores of two runs comparable or not, for a log and for a run's record."""
         spec = self._envs[0].spec
+        options = (spec.kwargs if spec else {}) | self._options
         return {
-            "environment": f"gym/{self.name}",
+            "environment": self.name,
             "training": self.training,
             "frame_skip": self.frame_skip,
             "frames_per_step": self.frames_per_step,
             "max_episode_steps": self.max_episode_steps,
-            "options": {name: _said(value) for name, value in spec.kwargs.items() if name != "render_mode"}
-            if spec
-            else {},
+            "options": {name: _said(value) for name, value in options.items() if name != "render_mode"},
             "num_actions": self.num_actions,
             "reward_clip": "none in the environment",
         }
@@ -235,7 +238,7 @@ class GymEnv:
                 break
         with np.errstate(over="ignore"):
             if not np.isfinite(np.float32(total)):
-                raise EnvironmentFault(f"{self._label} gave the reward {total}, which is not finite in float32")
+                raise EnvironmentFault(f"{self.name} gave the reward {total}, which is not finite in float32")
         return self._observations.taken(obs), total, bool(terminated), bool(truncated)
 
     def _render(self, env: int) -> None:
@@ -245,20 +248,33 @@ class GymEnv:
         try:
             picture = np.asarray(self._envs[env].render())
         except (gymnasium.error.Error, ImportError) as error:
-            raise EnvironmentFault(f"{self._label} cannot be filmed: {error}") from error
+            raise EnvironmentFault(f"{self.name} cannot be filmed: {error}") from error
         except (Exception, SystemExit) as error:  # it may fail in any way of its own
-            raise EnvironmentFault(f"{self._label} cannot be filmed: {in_a_line(error)}") from error
+            raise EnvironmentFault(f"{self.name} cannot be filmed: {in_a_line(error)}") from error
         if picture.ndim != 3 or picture.shape[-1] != 3 or picture.dtype != np.uint8:
             raise EnvironmentFault(
-                f"{self._label} cannot be filmed: it renders {picture.dtype} of shape {picture.shape}, "
+                f"{self.name} cannot be filmed: it renders {picture.dtype} of shape {picture.shape}, "
                 "and pictures are uint8 of shape [height, width, 3]"
             )
         self._screens[env] = picture
 
 
-def environments() -> list[str]:
+def names() -> list[str]:
     """Lists the ids registered with Gymnasium, those of ale-py left out: they go by `atari/<game>`."""
     return sorted(name for name, spec in gymnasium.registry.items() if "ale_py" not in str(spec.entry_point))
+
+
+def make(name: str, protocol: EnvOptions, **options: Any) -> GymEnv:
+    """Makes the environment of an id; see `GymEnv`."""
+    return GymEnv(name, options=protocol.options, **options)
+
+
+def rules(facts: Mapping[str, Any]) -> str:
+    """Says in one sentence what makes scores of two runs comparable or not."""
+    limit, skip = facts["max_episode_steps"], facts["frames_per_step"]
+    options = "".join(f", {name} {value}" for name, value in facts["options"].items())
+    ends = f"cut after {limit:,} steps" if limit else "no time limit"
+    return f"{facts['num_actions']} actions, {f'frame skip {skip}' if skip > 1 else 'no frame skip'}, {ends}{options}"
 
 
 def refuse_double_frame_skip(env: gymnasium.Env, frame_skip: int) -> int:
@@ -300,17 +316,15 @@ def _said(option: Any) -> Any:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _make(environment: Any, max_episode_steps: int | None, options: Mapping[str, Any], label: str) -> Checked:
+def _make(environment: Any, max_episode_steps: int | None, options: dict[str, Any], label: str) -> Checked:
     """Makes one copy, its time limit replaced where one is given."""
     if not isinstance(environment, str):
-        if options:
-            raise ValueError("options are for an environment given by its id; a function makes its own")
         try:
-            env = environment()
+            env = environment(**options)
         except (Exception, SystemExit) as error:
             raise EnvironmentFault(f"{label} cannot be made: {in_a_line(error)}") from error
         if not isinstance(env, gymnasium.Env):
-            raise ValueError(f"{environment!r} must make one gymnasium.Env, not a vector of them, got {type(env)}")
+            raise ValueError(f"{label} must make one gymnasium.Env, not a vector of them; it made {type(env).__name__}")
         env = env if max_episode_steps is None else gymnasium.wrappers.TimeLimit(env, max_episode_steps)
         return checked_throughout(env, label)
     if environment.startswith("ALE/"):
@@ -319,11 +333,10 @@ def _make(environment: Any, max_episode_steps: int | None, options: Mapping[str,
             "rest of its protocol"
         )
     try:
-        env = gymnasium.make(environment, max_episode_steps=max_episode_steps, disable_env_checker=True, **options)
+        settings = {"max_episode_steps": max_episode_steps, "disable_env_checker": True} | options
+        env = gymnasium.make(environment, **settings)
     except gymnasium.error.UnregisteredEnv as error:
-        raise ValueError(
-            f"unknown Gymnasium environment {environment!r}{nearest(environment, environments())}"
-        ) from error
+        raise ValueError(f"unknown Gymnasium environment {environment!r}{nearest(environment, names())}") from error
     except (Exception, SystemExit) as error:  # an environment may fail to start in any way of its own
         hint = "; module:id imports the module first" * isinstance(error, ModuleNotFoundError)
         raise EnvironmentFault(f"{label} cannot be made: {in_a_line(error)}{hint}") from error

@@ -1,7 +1,8 @@
-"""Finite MDPs to be trained on, with the exact answer at hand: what a learner's values are worth can be told."""
+"""The family `mdp/<example>`: finite MDPs to be trained on, with the exact answer at hand to hold values against."""
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -132,9 +133,21 @@ class MDPEnv(DeviceGame):
         }
 
 
-def examples() -> list[str]:
-    """Lists the examples by name."""
+def names() -> list[str]:
+    """Lists the examples."""
     return list(EXAMPLES)
+
+
+def make_device(name: str, protocol: None) -> MDPEnv:
+    """Makes an example; it has no protocol."""
+    return MDPEnv(name)
+
+
+def rules(facts: Mapping[str, Any]) -> str:
+    """Says in one sentence what makes scores of two runs comparable or not."""
+    limit = facts["max_steps"]
+    ends = f"cut after {limit:,} steps" if limit else "no time limit"
+    return f"{facts['num_actions']} actions, games start in {facts['start']}, {ends}"
 
 
 @functools.cache

@@ -100,6 +100,14 @@ class HostEnv(Protocol):
         """
         ...
 
+    def rehearse(self) -> list[str]:
+        """Tries a step, where the environment is not ours, to be closed then, and returns what a user should know.
+
+        Raises:
+            ValueError: if it can't be trained with.
+        """
+        ...
+
     def screen(self, env: int = 0) -> np.ndarray:
         """Returns what a viewer of copy `env` sees, `[height, width, 3]` uint8, if it was made with `record=True`.
 

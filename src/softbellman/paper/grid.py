@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softbellman import operators as ops
+from softbellman.arguments import nearest
 from softbellman.config import Config, decisive, preset, with_settings
-from softbellman.envs import nearest
 from softbellman.study.store import Study, study_in
 
 if TYPE_CHECKING:

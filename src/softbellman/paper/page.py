@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from softbellman.envs import MissingExtra
+from softbellman.extras import MissingExtra
 from softbellman.paper.contents import contents
 from softbellman.paper.figures.panels import alone
 from softbellman.paper.results import Results

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from softbellman.envs import nearest
+from softbellman.arguments import nearest
 from softbellman.paper.arms import candidates
 from softbellman.paper.claims import CLAIMS
 from softbellman.paper.figures import curves, simulated, simulations, tables

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from softbellman.analysis.findings import Across, Found, under_way
-from softbellman.envs import MissingExtra
+from softbellman.extras import MissingExtra
 from softbellman.report import account, cells
 from softbellman.report.cells import Operator
 from softbellman.report.conclusions import conclude

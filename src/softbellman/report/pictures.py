@@ -9,7 +9,7 @@ import numpy as np
 from softbellman.analysis.curves import Band
 from softbellman.analysis.scores import Summary
 from softbellman.arguments import as_path
-from softbellman.envs import MissingExtra
+from softbellman.extras import MissingExtra
 from softbellman.report.svg import svg_text
 from softbellman.study.files import read_metrics
 from softbellman.study.store import Study

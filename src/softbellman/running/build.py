@@ -8,8 +8,7 @@ import numpy as np
 
 from softbellman import envs
 from softbellman.config import Config, NetworkSettings
-from softbellman.envs.atari import PAPER_ATARI
-from softbellman.envs.minatar import REFERENCE
+from softbellman.envs.families import section_forms
 from softbellman.envs.step import Scale
 from softbellman.learning.networks import Network, minatar_cnn, mlp, nature_cnn
 from softbellman.training.device_stage import device_loop
@@ -37,13 +36,19 @@ def protocol_of(environment: str, config: Config) -> Any:
     """Returns the protocol that an environment is played under, or None where there is none.
 
     Raises:
-        ValueError: for a protocol of other games that was changed, in vain.
+        ValueError: for a protocol of other environments that was changed, in vain.
     """
-    own = {"atari": "protocol", "minatar": "minatar"}.get(environment.partition("/")[0])
-    for name, games, default in (("protocol", "atari/<game>", PAPER_ATARI), ("minatar", "minatar/<game>", REFERENCE)):
-        if name != own and getattr(config, name) != default:
-            raise ValueError(f"{environment} does not heed the fields of {name}; they are for {games} only")
+    own, usual = envs.family_of(environment).section, Config()
+    for section, forms in section_forms().items():
+        if section != own and getattr(config, section) != getattr(usual, section):
+            raise ValueError(f"{environment} does not heed the fields of {section}; they are for {forms} only")
     return getattr(config, own) if own else None
+
+
+def accidents(environment: str, config: Config) -> dict[str, Any]:
+    """Returns the fields of an environment's protocol that the loop on the host honours, since it chooses actions."""
+    protocol = protocol_of(environment, config)
+    return {name: getattr(protocol, name) for name in envs.family_of(environment).accidents}
 
 
 def recorded_scale(facts: Mapping[str, Any], obs_dtype: str) -> Scale:
@@ -79,10 +84,7 @@ def make_loop(environment: str, config: Config, runs: Sequence[Run], scale: Scal
     if envs.is_device(environment):
         env = envs.make_device(environment, protocol_of(environment, config))
         return device_loop(runs, env, env_of_run, network, config.learner, config.loop)
-    accidents: dict[str, Any] = {}
-    if environment.startswith("atari/"):
-        accidents = {name: getattr(config.protocol, name) for name in ("random_first_actions", "budget_cut_terminates")}
-    return host_loop(runs, env_of_run, network, config.learner, config.loop, **accidents)
+    return host_loop(runs, env_of_run, network, config.learner, config.loop, **accidents(environment, config))
 
 
 def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> NetworkKind:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softbellman.arguments import from_module
 from softbellman.config import Config, decisive
 from softbellman.envs import is_device
 from softbellman.memory import available_memory, require_memory
 from softbellman.operators.spec import plain
+from softbellman.references import found
 from softbellman.running.elsewhere import require_elsewhere
 from softbellman.running.engines import HERE, LOCAL, Engine, share, xla_flags
 from softbellman.running.here import Here
@@ -215,7 +215,7 @@ def prepare(
     if len(lengths) > 1:
         said = ", ".join(f"{steps:,} of {environment}" for steps, environment in lengths.items())
         raise ValueError(f"{frames:,} frames are {said} agent steps; give --steps instead of --frames")
-    require_elsewhere(environments)
+    require_elsewhere(environments, plans[0].config)
     comparison = Comparison(list(operators), seeds, plans[0].config, plans)
     runs_of(Path(), comparison.environments, comparison.specs, seeds)
     return comparison
@@ -238,7 +238,7 @@ def make_engine(spec: str, capacity: int) -> Engine:
         return Local(capacity)
     if ":" not in spec:
         raise ValueError(f"unknown engine {spec!r}; there are {LOCAL}, {HERE}, and module:function for one of your own")
-    engine = from_module(spec, "engine")(capacity)
+    engine = found(spec, "engine")(capacity)
     if not callable(getattr(engine, "train", None)) or not hasattr(engine, "capacity"):
         raise ValueError(f"engine {spec} makes a {type(engine).__name__}, which has no train(tasks, on_event, check)")
     return engine

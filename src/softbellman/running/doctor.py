@@ -4,14 +4,11 @@ import importlib.metadata
 import platform
 from typing import Literal, NamedTuple
 
+from softbellman import envs
+from softbellman.extras import EXTRAS
 from softbellman.memory import available_memory
 from softbellman.running.jax_settings import found, overruled, require_backend
 from softbellman.study.provenance import available_cores
-
-EXTRAS = {
-    "train": ("jax", "optax", "gymnasium", "jinja2", "matplotlib", "imageio", "imageio-ffmpeg"),
-    "atari": ("ale-py", "opencv-python-headless"),
-}
 
 
 class Check(NamedTuple):
@@ -43,9 +40,7 @@ def examine() -> list[Check]:
     jax = _jax()
     checks += jax
     if jax[0].state != "FAIL":  # else nothing that uses it can be looked at
-        checks.append(_environment("atari/breakout", "Atari"))
-        checks.append(_environment("minatar/breakout", "MinAtar"))
-        checks.append(_environment("gym/CartPole-v1", "Gymnasium"))
+        checks += [_environment(prefix, family) for prefix, family in envs.FAMILIES.items() if family.tried]
     checks += [_video(), _memory()]
     return checks
 
@@ -87,9 +82,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _environment(name: str, label: str) -> Check:
-    from softbellman import envs
-
+def _environment(prefix: str, family: envs.Family) -> Check:
+    name, label = str(family.tried), family.title
     try:
         env = envs.make(name, seed=0)
         obs = env.reset()
@@ -98,7 +92,7 @@ def _environment(name: str, label: str) -> Check:
         return Check(label, "-", str(error))
     except Exception as error:  # whatever is wrong with it is what the reader wants to know
         return Check(label, "FAIL", f"{name}: {error}")
-    count = sum(known.startswith(name.partition("/")[0] + "/") for known in envs.known())
+    count = sum(known.startswith(f"{prefix}/") for known in envs.known())
     return Check(label, "ok", f"{name} starts, observations {list(obs.shape[1:])} {obs.dtype}; {count} environments")
 
 

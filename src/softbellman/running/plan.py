@@ -1,13 +1,11 @@
 """Checks a run before it starts, and says what it will be."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from softbellman import envs
 from softbellman import operators as ops
 from softbellman.config import PRESETS, Config, checked, effective, replaced
-from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI, AtariProtocol
 from softbellman.learning import device_replay
 from softbellman.learning.learner import epsilon_at
 from softbellman.learning.replay import FrameReplay
@@ -16,8 +14,6 @@ from softbellman.running.build import NetworkKind, make_env, network_kind, recor
 from softbellman.running.jax_settings import overruled, own_settings, require_backend
 from softbellman.training.settings import check_side_by_side, num_updates
 from softbellman.training.streams import LARGEST_SEED
-
-TOO_FEW_STEPS = 500_000  # in so few agent steps this agent learned no more of Breakout than chance does
 
 
 class Plan(NamedTuple):
@@ -58,7 +54,7 @@ class Plan(NamedTuple):
 
     def summary(self) -> list[tuple[str, str]]:
         """Says what will be run: a few labels, each with a text."""
-        learner, loop = self.config.learner, self.config.loop
+        learner, loop, family = self.config.learner, self.config.loop, envs.family_of(self.environment)
         frames = loop.steps * self.frames_per_step
         period = learner.target_period_updates
         hidden = ", ".join(map(str, self.config.network.hidden))
@@ -67,7 +63,7 @@ class Plan(NamedTuple):
             tests = f"{loop.test_episodes} other games, {loop.test_steps:,} agent steps at most"
         runs = f" for all of {len(self.seeds)} runs" if len(self.seeds) > 1 else ""
         return [
-            ("environment", f"{self.environment}: {_rules(self.facts)}; {_clipping(learner.reward_clip)}"),
+            ("environment", f"{self.environment}: {family.rules(self.facts)}; {_clipping(learner.reward_clip)}"),
             ("observations", _observations(self.facts)),
             ("frames per step", str(self.frames_per_step)),
             ("operator", str(self.operator)),
@@ -102,11 +98,12 @@ class Plan(NamedTuple):
     def warnings(self) -> list[str]:
         """Says what the run can't show, what is amiss with its environment, and which settings of JAX's don't hold."""
         steps, notes = self.config.loop.steps, [*self.notes, *overruled()]
-        if not self.environment.startswith("atari/") or steps > TOO_FEW_STEPS:
+        family = envs.family_of(self.environment)
+        if steps > family.too_few_steps:
             return notes
-        longer = ", ".join(f"{name} {PRESETS[name].config.loop.steps:,}" for name in ("quick-atari", "paper-atari"))
-        chance = f"{steps:,} agent steps cannot teach an Atari game, and scores stay near chance (presets: {longer})"
-        return [*notes, chance]
+        longer = ", ".join(f"{name} {PRESETS[name].config.loop.steps:,}" for name in family.longer)
+        taught = f"{steps:,} agent steps cannot teach {family.member}, and scores stay near chance (presets: {longer})"
+        return [*notes, taught]
 
 
 @own_settings()
@@ -137,7 +134,9 @@ def plan(
         raise ValueError(f"give --steps ({steps}) or --frames ({frames}), not both")
     check_seeds(seeds)
     require_backend()
-    config = replaced(config, "protocol", _named(config.protocol))
+    family = envs.family_of(environment)
+    if family.section is not None:
+        config = replaced(config, family.section, family.recorded(getattr(config, family.section)))
     env = make_env(environment, config, seeds[0], training=True)
     try:
         if frames is not None:
@@ -149,11 +148,11 @@ def plan(
             config = replaced(config, "loop.steps", steps)
         network = network_kind(config.network, env.obs_shape)
         checked(config)
-        if envs.is_device(environment):
+        if family.on_device:
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
         bytes_needed = replay_bytes(environment, env, config, len(seeds))
-        notes = _rehearse(environment, env)
+        notes = tuple(env.rehearse())
         facts = env.describe() | {
             "obs_shape": list(env.obs_shape),
             "obs_dtype": str(env.obs_dtype),
@@ -162,20 +161,6 @@ def plan(
         return Plan(environment, operator, seeds, config, facts, env.frames_per_step, network, bytes_needed, notes)
     finally:
         env.close()
-
-
-def _rehearse(environment: str, env: envs.HostEnv) -> tuple[str, ...]:
-    """Tries a step of an environment that is not ours, and returns what a user should know of it.
-
-    Raises:
-        ValueError: if it can't be trained with; see `GymEnv.rehearse`.
-    """
-    if not environment.startswith("gym/"):
-        return ()
-    from softbellman.envs.gym import GymEnv
-
-    assert isinstance(env, GymEnv)
-    return tuple(env.rehearse())
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
@@ -216,44 +201,6 @@ def replay_bytes(environment: str, env: envs.HostEnv, config: Config, num_runs: 
     field = "learner.replay_capacity" + (" or the number of seeds" if num_runs > 1 else "")
     require_memory(needed, available_memory(), field)
     return needed
-
-
-def _named(protocol: AtariProtocol) -> AtariProtocol:
-    """Takes the name of a known protocol away from one that differs from it."""
-    for known in (PAPER_ATARI, MACHADO_ATARI):
-        if protocol.name == known.name and protocol != known:
-            return replace(protocol, name=f"{known.name}, changed")
-    return protocol
-
-
-def _rules(facts: dict[str, Any]) -> str:
-    """Says in one sentence what makes scores of two runs comparable or not."""
-    actions = f"{facts['num_actions']} actions"
-    if "sticky_probability" in facts:  # MinAtar
-        return ", ".join(
-            (
-                f"{actions} ({'minimal' if facts['minimal_actions'] else 'all'})",
-                f"repeat probability {facts['sticky_probability']:g}",
-                "difficulty ramping" if facts["ramping"] else "no difficulty ramping",
-                f"games cut after {facts['max_steps']:,} steps" if facts["max_steps"] else "no time limit",
-            )
-        )
-    if "repeat_action_probability" not in facts:  # not Atari
-        limit, skip = facts["max_episode_steps"], facts["frames_per_step"]
-        options = "".join(f", {name} {value}" for name, value in facts["options"].items())
-        ends = f"cut after {limit:,} steps" if limit else "no time limit"
-        return f"{actions}, {f'frame skip {skip}' if skip > 1 else 'no frame skip'}, {ends}{options}"
-    limit = facts["max_frames_per_game"]
-    return ", ".join(
-        (
-            f"{actions} ({facts['action_set']})",
-            f"frame skip {facts['frame_skip']}",
-            f"repeat probability {facts['repeat_action_probability']:g}",
-            f"0 to {facts['noop_max']} no-ops" if facts["noop_max"] else "no no-ops",
-            "a lost life ends an episode in training" if facts["life_loss_terminates"] else "lost lives end nothing",
-            f"games cut after {limit:,} frames" if limit else "no time limit",
-        )
-    )
 
 
 def _observations(facts: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from softbellman.arguments import as_path
 from softbellman.config import Config
 from softbellman.envs.step import HostEnv
 from softbellman.learning.networks import Network
-from softbellman.running.build import make_env, make_network, recorded_scale
+from softbellman.running.build import accidents, make_env, make_network, protocol_of, recorded_scale
 from softbellman.running.jax_settings import own_settings, require_backend
 from softbellman.study import chance
 from softbellman.study.files import load_params
@@ -224,7 +224,7 @@ def _saved_policy(study: Study, run: RunPath, env: HostEnv, which: Which, seed: 
     scale = recorded_scale(facts, str(env.obs_dtype))
     network = make_network(config.network, scale, env.obs_shape, env.num_actions)
     _check_shapes(network, params, path)
-    early = config.protocol.random_first_actions if run.environment.startswith("atari/") else 0
+    early = accidents(run.environment, config).get("random_first_actions", 0)
     return greedy_policy(network, params, seed, epsilon, early)
 
 
@@ -238,8 +238,8 @@ def _check_shapes(network: Network, params: Any, path: Path) -> None:
 
 
 def _pictures_per_second(environment: str, config: Config) -> float:
-    """Returns the pace of real play: a console draws 60 frames a second."""
-    return 60 / config.protocol.frame_skip if environment.startswith("atari/") else 30.0
+    """Returns the pace of a film."""
+    return envs.family_of(environment).pictures_per_second(protocol_of(environment, config))
 
 
 def _has_encoder() -> bool:

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from softbellman.envs.device import DeviceGame, GameState
-from softbellman.envs.minatar import REFERENCE, RULES, MinAtarProtocol
 from softbellman.envs.minatar.asterix import AsterixRules
 from softbellman.envs.minatar.board import FIRE, SIZE
 from softbellman.envs.minatar.breakout import BreakoutRules
 from softbellman.envs.minatar.freeway import FreewayRules
+from softbellman.envs.minatar.protocol import REFERENCE, RULES, MinAtarProtocol
 from softbellman.envs.minatar.seaquest import SeaquestRules
 from softbellman.envs.minatar.space_invaders import SpaceInvadersRules
 from softbellman.envs.picture import painted

@@ -1,0 +1,62 @@
+"""Seeds of games, and the checks of what every adapter on the host is given: seeds, copies, tapes, actions."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from softbellman.arguments import as_integer
+from softbellman.envs.step import Tape
+
+
+def episode_seed(seed: int, *, training: bool, env: int, episode: int) -> int:
+    """Returns the seed of one game: a hash of the run's seed, the stream, the copy and the game's index.
+
+    Consecutive run seeds, copies and games share nothing, and training and test games never meet.
+
+    Returns:
+        An integer in `1 .. 2^31 - 1`, so that it fits where an int32 is expected and is never a special 0 or -1.
+    """
+    words = np.random.SeedSequence(seed, spawn_key=(0 if training else 1, env, episode)).generate_state(1, np.uint64)
+    return 1 + int(words[0]) % (2**31 - 1)
+
+
+def checked_seed(seed: int) -> int:
+    """Returns `seed` as a Python integer, or raises for one that could not be repeated."""
+    try:
+        number = as_integer(seed, "seed")
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise ValueError(f"seed must be an integer >= 0, got {seed!r}; a run without a seed cannot be repeated")
+    return number
+
+
+def checked_num_envs(num_envs: int) -> int:
+    """Returns `num_envs`, or raises unless it is a positive integer."""
+    number = as_integer(num_envs, "num_envs")
+    if number < 1:
+        raise ValueError(f"num_envs must be at least 1, got {num_envs}")
+    return number
+
+
+def check_tape(tape: Sequence[Tape], num_envs: int, seed: int, *, training: bool) -> None:
+    """Refuses a tape of another number of copies, another run seed, or of the other stream.
+
+    Raises:
+        ValueError: with what differs.
+    """
+    if len(tape) != num_envs:
+        raise ValueError(f"the tape has {len(tape)} copies, this environment {num_envs}")
+    for env, one in enumerate(tape):
+        if one.seed != episode_seed(seed, training=training, env=env, episode=one.game):
+            raise ValueError(f"the tape of copy {env} is of another run seed or stream than seed {seed}")
+
+
+def checked_actions(actions: np.ndarray, num_envs: int, num_actions: int) -> np.ndarray:
+    """Returns `actions` as int32 `[E]`, or raises for a wrong shape, kind or range."""
+    actions = np.asarray(actions)
+    if actions.shape != (num_envs,) or actions.dtype.kind not in "iu":
+        raise ValueError(f"actions must be integers of shape ({num_envs},), got {actions.dtype} of {actions.shape}")
+    if not all(0 <= action < num_actions for action in actions.tolist()):
+        raise ValueError(f"actions must lie in 0 .. {num_actions - 1}, got {actions.tolist()}")
+    return actions.astype(np.int32)
