@@ -149,10 +149,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     keep_freed_memory()  # as a worker does
 
     import jax
-    from softbellman.running.build import make_loop
 
-    from softbellman import operators as ops
     from softbellman import config as configs
+    from softbellman import operators as ops
+    from softbellman.running.build import make_loop
     from softbellman.training.measurement import Run
 
     kind, share = options.environment.partition("/")[0], options.seconds / 5

@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 
 from softbellman.paper.grid import SCALES
-from softbellman.study.store import Study
 from softbellman.study.runs import read_status
+from softbellman.study.store import Study
 
 FULL = SCALES["full"]
 STEPS, LEARNING_FROM = 20_000, 14_000
@@ -47,7 +47,7 @@ TRAIN = """
     first = next(spec for spec in full.operators if spec in wanted)
     scale = full._replace(environments=(environment,), seeds=full.seeds[:1], settings=full.settings | settings)
     comparison = plan_runs(scale, [first], open_study(scale, out))
-    train(comparison, out, Resources(1, 1), quiet=True)
+    train_comparison(comparison, out, Resources(1, 1), quiet=True)
 """
 DEADLINE = 900.0  # seconds
 
