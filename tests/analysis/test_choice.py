@@ -5,6 +5,7 @@ import pytest
 
 from softbellman.analysis.choice import FIXED, Pick, choose_parameter, families, family
 from softbellman.analysis.scores import Scores
+from softbellman.operators import family
 
 NAN = np.nan
 SOFTMAX = ("softmax(1)", "softmax(5)", "softmax(10)")

@@ -12,6 +12,7 @@ import pytest
 from softbellman import cli
 from softbellman.cli import arguments
 from softbellman.cli.commands import COMMANDS
+from softbellman.operators.table import GROUPS
 
 from .conftest import MAIN, ours
 
@@ -355,8 +356,13 @@ def test_so_few_steps_cannot_teach_an_atari_game(softbellman):
 def test_operators_are_listed_and_checked(softbellman):
     code, out, errors = softbellman("operators")
     assert (code, errors) == (0, "")
-    assert re.search(r"softmax\(5\) +S-DQN +no +no +0\.1207", out)
-    assert re.search(r"double\(mellowmax\(5\)\) +double mellowmax +yes", out)
+    assert re.search(r"softmax\(5\) +no +value +0\.1207 +S-DQN", out)
+    assert re.search(r"keep\(0\.1\) +yes +none +0\.0238 s", out)
+    assert re.search(r"double\(mellowmax\(5\)\) +yes +value +1\.0000 s +double mellowmax", out)
+    for group, entries in GROUPS.items():
+        assert f"{group[0].upper()}{group[1:]}\n" in out
+        assert all(f" {entry.spec} " in out for entry in entries), "a spec is broken over lines"
+    assert max(map(len, out.splitlines())) <= 100
     code, out, _ = softbellman("operators", "--check", "mellowmax(5)")
     assert code == 0
     assert "no claimed law violated" in out

@@ -61,6 +61,14 @@ def within_largest_gap(op, q, other, selector):
     return np.max(q) - op(q, selector) <= op.largest_gap(q.size) + ROUNDING
 
 
+def homogeneous(op, q, other, selector):
+    return abs(op(8 * q, 8 * selector) - 8 * op(q, selector)) <= 8 * ROUNDING
+
+
+def optimality_preserving(op, q, other, selector):
+    return abs((np.max(q) - op(q, q)) - (np.max(other) - op(other, other))) <= ROUNDING
+
+
 LAWS = {
     law.__name__: law
     for law in (
@@ -73,6 +81,8 @@ LAWS = {
         weights_are_policy,
         ignores_illegal,
         within_largest_gap,
+        homogeneous,
+        optimality_preserving,
     )
 }  # that a gradient is the derivative is tested in test_gradients.py
 
@@ -89,14 +99,16 @@ def test_what_is_claimed():
     everything = {field.name for field in fields(ops.Laws)}
     claims = {
         "max": everything,
-        "mean": everything - {"within_largest_gap"},
-        "softmax": everything - {"monotone", "non_expansion"},
-        "mellowmax": everything,
-        "double": everything - {"at_least_mean", "within_largest_gap"},
+        "mean": everything - {"within_largest_gap", "optimality_preserving"},
+        "softmax": everything - {"monotone", "non_expansion", "homogeneous", "optimality_preserving"},
+        "mellowmax": everything - {"homogeneous", "optimality_preserving"},
+        "double(max)": everything - {"at_least_mean", "within_largest_gap"},
+        "double(mellowmax)": everything
+        - {"at_least_mean", "within_largest_gap", "homogeneous", "optimality_preserving"},
     }
     for op in OPERATORS:
         claimed = {law for law in everything if getattr(op.laws, law)}
-        assert claimed == claims[str(op).split("(")[0]]
+        assert claimed == claims[ops.family(str(op))]
 
 
 def test_softmax_is_not_monotone():
@@ -175,7 +187,10 @@ class Liar(ops.Operator):
     """Claim everything of an operator that is wrong in a way of one's choice."""
 
     wrong: str
-    laws = CLAIMS_ALL
+
+    @property
+    def laws(self):
+        return replace(CLAIMS_ALL, optimality_preserving=self.wrong == "optimality_preserving")
 
     def policy(self, row):
         uniform = row.normalise(row.xp.ones_like(row.z))
@@ -191,6 +206,7 @@ class Liar(ops.Operator):
             "at_least_mean": lambda: mean - 1e-6 * np.ptp(q, axis=-1),
             "at_most_max": lambda: ops.maximum()(q, where=where) + 1e-6 * np.ptp(q, axis=-1),
             "averages_with_its_weights": lambda: ops.maximum()(q, where=where),
+            "homogeneous": lambda: mean + 1e-3,
             "ignores_illegal": lambda: ops.mean()(np.where(np.isfinite(q), q, 0)),
         }.get(self.wrong, lambda: mean)()
 

@@ -5,7 +5,7 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.paper.figures import simulations
-from softbellman.paper.figures.simulations import draw_bias, draw_comparison, family
+from softbellman.paper.figures.simulations import draw_bias, draw_comparison
 from softbellman.simulation import compare, measure
 
 PAPERS = ["max", "double(max)"] + [
@@ -79,8 +79,3 @@ def test_figure_7_has_approximation_left_and_overestimation_right(drawn, tmp_pat
     assert left.lines[0].get_color() == left.lines[1].get_color() != left.lines[2].get_color()
     assert left.lines[0].get_linestyle() == left.lines[2].get_linestyle() != left.lines[1].get_linestyle()
     assert len(drawn[0].legends[0].get_texts()) == 4
-
-
-def test_a_family_is_named_without_numbers():
-    for spec, name in {"softmax(5)": "softmax", "double(mellowmax(0.5))": "double(mellowmax)", "max": "max"}.items():
-        assert family(ops.parse(spec)) == name

@@ -4,7 +4,6 @@ The best of three parameters, by its own scores, against one baseline flatters. 
 that one, as the paper reports it; the parameter chosen on the other seeds; and a parameter fixed beforehand.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from softbellman.analysis.scores import Scores
+from softbellman.operators import family
 
 FIXED = {
     "softmax": "softmax(5)",
@@ -20,8 +20,6 @@ FIXED = {
     "double(mellowmax)": "double(mellowmax(5))",
 }
 """The parameter of each family that is fixed beforehand: the middle of the paper's grid of 1, 5 and 10."""
-
-_NUMBERS = re.compile(r"\([-+.\de]+(?:, [-+.\de]+)*\)")
 
 
 class Pick(NamedTuple):
@@ -61,15 +59,6 @@ class Chosen(NamedTuple):
     best: Pick
     left_out: Pick
     fixed: Pick | None
-
-
-def family(operator: str) -> str:
-    """Returns an operator's spec without its parameters.
-
-    >>> family("double(softmax(0.5))"), family("max"), family("mine.operators:Sharp(2, 1e-3)")
-    ('double(softmax)', 'max', 'mine.operators:Sharp')
-    """
-    return _NUMBERS.sub("", operator)
 
 
 def families(operators: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import io
+import math
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from softbellman.cli.arguments import parse
 from softbellman.cli.commands import COMMANDS, Operators
 from softbellman.cli.tables import complain, print_table
 from softbellman.faults import in_a_line, users_place
+from softbellman.operators.table import GROUPS
 from softbellman.running.stopping import EXIT_CODE
 
 
@@ -97,25 +99,29 @@ def _operators(command: Operators) -> int:
         return 0 if report.ok else 1
     if command.table:
         return theory.show_table()
-    algorithms = {
-        "max": "DQN",
-        "mean": "expected SARSA",
-        "softmax(5)": "S-DQN",
-        "mellowmax(5)": "mellowmax DQN",
-        "double(max)": "double DQN",
-        "double(softmax(5))": "S-DDQN",
-        "double(mellowmax(5))": "double mellowmax",
-    }
-    rows = []
-    for spec, algorithm in algorithms.items():
-        operator = ops.parse(spec)
-        laws = operator.laws
-        gap = f"{operator.largest_gap(4):.4f}" if laws.within_largest_gap else "spread"
-        rows.append((spec, algorithm, *("yes" if law else "no" for law in (laws.non_expansion, laws.monotone)), gap))
-    print_table(("spec", "algorithm", "non-expansion", "monotone", "gap to max"), rows)
-    print("The gap is the largest with 4 actions; the spread is the largest value minus the smallest.")
+    for group, entries in GROUPS.items():
+        listed = [(entry.spec, entry.algorithm) for entry in entries]
+        listed += [other for entry in entries for other in entry.more]
+        print(f"{group[0].upper()}{group[1:]}")
+        print_table(("spec", "contracts", "unit", "gap to max", "algorithm"), [_line(*other) for other in listed])
+    print("contracts: a result moves by no more than the values do. unit: the parameter's.")
+    print("gap to max: at most, with 4 actions, or as many as there are weights; s is the")
+    print("spread, the largest value minus the smallest. Any of one set of values can be")
+    print("doubled, as double(keep(0.1)). Formulas and pictures: docs/operators.md.")
     print("Your own operator: package.module:name. To search for violations of its laws: --check SPEC.")
     return 0
+
+
+def _line(spec: str, algorithm: str) -> tuple[str, ...]:
+    """Returns a line about an operator: what it claims, as far as a choice among operators depends on it."""
+    operator = ops.parse(spec)
+    laws, actions = operator.laws, operator.for_actions or 4
+    gap, share = operator.largest_gap(actions), operator.largest_share(actions)
+    if laws.within_largest_gap and math.isfinite(gap):
+        furthest = f"{gap:.4f}"
+    else:
+        furthest = f"{share:.4f} s" if math.isfinite(share) else "unbounded"
+    return (spec, "yes" if laws.non_expansion else "no", "none" if laws.homogeneous else "value", furthest, algorithm)
 
 
 _HANDLERS: dict[str, Callable[[Any], int]] = {

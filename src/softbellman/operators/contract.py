@@ -44,6 +44,8 @@ def require_contract(op: Operator, actions: int, library: Library = "numpy") -> 
     Raises:
         ValueError: as `require_shapes`; or a number is not finite, or the weights are no policy and are claimed to be.
     """
+    if op.for_actions not in (None, actions):
+        raise ValueError(f"operator {op} is for {op.for_actions} actions, and there are {actions}")
     if _is_ours(op):
         return
     q, (value, weights, _) = require_shapes(op, actions, library)
@@ -97,7 +99,7 @@ def precision(answer: NDArray[Any]) -> float:
 
 def _is_ours(op: Any) -> bool:
     parts = [part for part in getattr(op, "__dict__", {}).values() if hasattr(part, "weights")]
-    return type(op).__module__ == "softbellman.operators.core" and all(_is_ours(part) for part in parts)
+    return type(op).__module__.startswith("softbellman.operators.") and all(_is_ours(part) for part in parts)
 
 
 def _ordinary(actions: int, *, signed: bool) -> NDArray[Any]:

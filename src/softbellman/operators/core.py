@@ -1,28 +1,27 @@
 """Bellman operators as values: what the actions of a next state are worth together.
 
 An operator is a small frozen dataclass. Called on action values it gives their worth; `weights` is the policy it
-averages with, `gradient` its derivative. The functions `maximum`, `mean`, `softmax`, `mellowmax` and `double` build
-one and check its parameter; a user's own is a subclass of `Operator` with one method.
+averages with, `gradient` its derivative. Functions such as `softmax` build one and check its parameter; a user's own
+is a subclass of `Operator` with one method. The other modules beside this one have the others.
 """
 
 import math
-import numbers
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
 
 from softbellman.operators.laws import Laws
+from softbellman.operators.parameters import checked, parameter
 from softbellman.operators.pytrees import operator, register_pytrees
 from softbellman.operators.row import (
     Array,
     Number,
     Row,
+    bisect,
     centre,
     compat,
     differentiate,
-    legal_actions,
-    real,
-    repeat,
     scaled,
     stop_gradient,
     with_slope,
@@ -37,6 +36,16 @@ class Operator:
     """
 
     laws: ClassVar[Laws] = Laws()
+
+    @property
+    def for_actions(self) -> int | None:
+        """The only number of actions that it takes; None where any will do."""
+        return None
+
+    @property
+    def on_one_set(self) -> "Operator | None":
+        """What the operator equals where both sets of values are the same; None where nothing simpler is known."""
+        return self
 
     def __post_init__(self) -> None:
         """Let JAX know the class, where JAX is loaded. It checks nothing: JAX runs it again, with tracers."""
@@ -79,6 +88,24 @@ class Operator:
         """Bound `max(q) - op(q)` over all values of so many actions; infinite where nothing is known."""
         return math.inf
 
+    def largest_share(self, actions: int) -> float:
+        """Bound `(max(q) - op(q)) / (max(q) - min(q))` over all values of so many actions; infinite where unknown.
+
+        Where the operator is monotone and has no unit, it is furthest from the maximum with one action best and the
+        others alike.
+        """
+        laws, lone = self.laws, np.eye(actions)
+        if self.on_one_set is self and laws.monotone and laws.translation_equivariant and laws.homogeneous:
+            return 1 - float(np.min(self(lone)))
+        if self.on_one_set is self and laws.at_least_mean:
+            return 1 - 1 / actions
+        return 1.0 if laws.averages_with_its_weights and laws.weights_are_policy and laws.at_most_max else math.inf
+
+    def lipschitz(self, actions: int) -> float:
+        """Bound `|op(q) - op(q')| / max|q - q'|` for so many actions; infinite where nothing is known."""
+        laws = self.laws
+        return 1.0 if laws.non_expansion or (laws.monotone and laws.translation_equivariant) else math.inf
+
     def __str__(self) -> str:
         """Spell the operator as a spec that `parse` reads back."""
         from softbellman.operators.spec import spell
@@ -90,7 +117,7 @@ class Operator:
 class Maximum(Operator):
     """Take the value of the best action; see `maximum`."""
 
-    laws: ClassVar[Laws] = Laws.of_an_average(at_least_mean=True, within_largest_gap=True)
+    laws: ClassVar[Laws] = Laws.of_an_average(at_least_mean=True, within_largest_gap=True, optimality_preserving=True)
 
     def policy(self, row: Row) -> Array:
         """Put all weight on the best action; of equal ones, on the first."""
@@ -129,10 +156,10 @@ class Mean(Operator):
 class Softmax(Operator):
     """Average with weights proportional to `exp(tau q)`; see `softmax`."""
 
-    tau: Number
+    tau: Number = parameter(0, ends="0 is the mean", limit="max, or double(max)")
 
     laws: ClassVar[Laws] = Laws.of_an_average(
-        at_least_mean=True, within_largest_gap=True, monotone=False, non_expansion=False
+        at_least_mean=True, within_largest_gap=True, monotone=False, non_expansion=False, homogeneous=False
     )
 
     def policy(self, row: Row) -> Array:
@@ -152,29 +179,34 @@ class Softmax(Operator):
 
         return float(lambertw((actions - 1) / math.e).real) / self.tau if self.tau > 0 else math.inf
 
+    def lipschitz(self, actions: int) -> float:
+        """Give the largest l1 norm of the gradient, the same for every tau.
+
+        It is met where one action is best and the others equally far below, by `x / tau` with `x (2 p - 1) = 2`,
+        `p = exp(x) / (exp(x) + m - 1)`; and it is `x / 2`.
+        """
+        from scipy.optimize import brentq  # pyright: ignore
+
+        if type(self) is not Softmax:  # a subclass need not be one
+            return super().lipschitz(actions)
+        if actions == 1:
+            return 1.0
+        shift = math.log(actions - 1)
+        return brentq(lambda x: x * math.tanh((x - shift) / 2) - 2, 2.0, shift + 4, xtol=1e-14) / 2  # pyright: ignore
+
 
 @operator
 class Mellowmax(Operator):
     """Take the mean on an exponential scale; see `mellowmax`. Deviation D16."""
 
-    omega: Number
+    omega: Number = parameter(0, ends="0 is the mean", limit="max, or double(max)")
 
-    laws: ClassVar[Laws] = Laws.of_an_average(at_least_mean=True, within_largest_gap=True)
+    laws: ClassVar[Laws] = Laws.of_an_average(at_least_mean=True, within_largest_gap=True, homogeneous=False)
 
     def offset(self, row: Row) -> Array:
-        """Give `log(mean(exp(omega z))) / omega`; the mean, its limit, where no float tells them apart.
-
-        The mean of `exp(omega z) - 1` keeps what is small beside 1; where it is not, the rounding of many terms near
-        -1 would hide what is left of their sum, and the mean of `exp(omega z)` is taken.
-        """
-        xp, parameter = row.xp, row.constant(self.omega)
-        omega = stop_gradient(parameter)
-        reach = scaled(omega, row.spread)
-        is_mean, is_near = reach < 1e-18, reach < 1.0
-        rate = xp.where(is_mean, 1.0, omega)
-        z = scaled(rate, row.z)
-        near = xp.log1p(row.mean(xp.expm1(z)))
-        value = xp.where(is_mean, row.mean(row.z), xp.where(is_near, near, xp.log(row.mean(xp.exp(z)))) / rate)
+        """Give `log(mean(exp(omega z))) / omega`; the mean, its limit, where no float tells them apart."""
+        parameter = row.constant(self.omega)
+        value = log_average_exp(row, row.mean, stop_gradient(parameter))
         if isinstance(self.omega, int | float):  # a constant
             return value
         return with_slope(value, parameter, lambda value, omega: _mellowmax_slope(row, value, omega))
@@ -208,16 +240,13 @@ class Mellowmax(Operator):
         z = stop_gradient(row.z)
         excess = xp.where(row.legal, z - stop_gradient(self.offset(row)), 0.0)
 
-        def halve(low: Array, high: Array) -> tuple[Array, Array]:
-            middle = (low + high) / 2
-            is_above = xp.sum(xp.exp(xp.exp(middle) * z) * excess, axis=-1, keepdims=True) > 0
-            return xp.where(is_above, low, middle), xp.where(is_above, middle, high)
+        def is_above(log_rate: Array) -> Array:
+            return xp.sum(xp.exp(xp.exp(log_rate) * z) * excess, axis=-1, keepdims=True) > 0
 
         high = xp.log(stop_gradient(xp.where(nearly_mean, 1.0, omega)))
         low = xp.minimum(high, -xp.log(unit)) - math.log(5)
         with np.errstate(over="ignore"):
-            low, high = repeat(halve, 52 if finfo.bits == 64 else 32, low, high)
-        rate = xp.exp((low + high) / 2)
+            rate = xp.exp(bisect(row, is_above, low, high))
 
         # The derivative of the root is that of one step of Newton from it, the rate and the slope held constant
         # (implicit function theorem). The step itself is rounding error: its value is taken away again.
@@ -228,6 +257,21 @@ class Mellowmax(Operator):
         residual = average - self.offset(row) / unit
         rate = rate - (residual - stop_gradient(residual)) / slope / unit
         return xp.where(nearly_mean, omega / 2, rate)
+
+
+def log_average_exp(row: Row, average: Callable[[Array], Array], omega: Array) -> Array:
+    """Give `log(average(exp(omega z))) / omega`; `average(z)`, its limit, where no float tells them apart: `[..., 1]`.
+
+    The average of `exp(omega z) - 1` keeps what is small beside 1; where it is not, the rounding of many terms near
+    -1 would hide what is left of their sum, and the average of `exp(omega z)` is taken.
+    """
+    xp = row.xp
+    reach = scaled(omega, row.spread)
+    is_average, is_near = reach < 1e-18, reach < 1.0
+    rate = xp.where(is_average, 1.0, omega)
+    z = scaled(rate, row.z)
+    near = xp.log1p(average(xp.expm1(z)))
+    return xp.where(is_average, average(row.z), xp.where(is_near, near, xp.log(average(xp.exp(z)))) / rate)
 
 
 def _mellowmax_slope(row: Row, offset: Array, omega: Array) -> Array:
@@ -245,47 +289,6 @@ def _mellowmax_slope(row: Row, offset: Array, omega: Array) -> Array:
     far = xp.where(is_near, 1.0, xp.where(y > -1e3, y, -1e3))
     unit = xp.where(is_near, deviation, 1 / xp.where(is_near, 1.0, omega))
     return row.mean(xp.where(is_near, series, far * xp.exp(far) - xp.expm1(far)) * unit * unit)
-
-
-@operator
-class Double(Operator):
-    """Average one set of values with the policy that `op` has for another; see `double`."""
-
-    op: Operator
-
-    @property
-    def laws(self) -> Laws:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The laws of an average, as far as `op` claims that its weights are a policy."""
-        inner = self.op.laws
-        if inner.weights_are_policy:
-            return Laws.of_an_average(ignores_illegal=inner.ignores_illegal)
-        return Laws(averages_with_its_weights=True, gradient_is_derivative=True, ignores_illegal=inner.ignores_illegal)
-
-    def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give `sum(op.weights(selector) q)`: `[...]`."""
-        legal = self._legal(q, selector, where)
-        row = centre(q, legal)
-        return (row.best + row.sum(self.op.weights(selector, legal) * row.z))[..., 0]
-
-    def weights(self, q: Array, where: Array | None = None) -> Array:
-        """Give the policy for a selector `q`: `[..., A]`."""
-        return self.op.weights(q, where)
-
-    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give the derivative in `q`, the selector held fixed: the policy for the selector."""
-        return self.op.weights(selector, self._legal(q, selector, where))
-
-    def _legal(self, q: Array, selector: Array | None, where: Array | None) -> Array:
-        if selector is None:
-            raise ValueError(
-                f"{self} needs a selector: pass two sets of values, the one to average and the one to take the "
-                "policy from, such as op(q_target, q_online)."
-            )
-        averaged, choosing = real(q), real(selector)
-        if averaged.shape != choosing.shape:
-            shapes = f"q has shape {tuple(averaged.shape)} and selector {tuple(choosing.shape)}"
-            raise ValueError(f"{shapes}; they must be the same, with the actions last.")
-        return legal_actions(choosing, legal_actions(averaged, where))
 
 
 def maximum() -> Maximum:
@@ -329,7 +332,7 @@ def softmax(tau: Number) -> Softmax:
 
     Source: Song, Parr and Carin (2019); Littman (1996) for its failure to be a contraction.
     """
-    return Softmax(_parameter("softmax", "tau", tau))
+    return checked(Softmax, "softmax", tau)
 
 
 def mellowmax(omega: Number) -> Mellowmax:
@@ -351,45 +354,4 @@ def mellowmax(omega: Number) -> Mellowmax:
 
     Source: Asadi and Littman (2017).
     """
-    return Mellowmax(_parameter("mellowmax", "omega", omega))
-
-
-def double(op: Operator) -> Double:
-    """Build the double form of an operator: `sum_a w_a q_a`, with `w = op.weights(selector)`.
-
-    `double(maximum())` is the target of double DQN (the unnumbered equation of section 2), `double(softmax(tau))`
-    that of S-DDQN.
-
-    Raises:
-        TypeError: `op` is no operator.
-        ValueError: `op` is doubled already.
-
-    Example:
-        >>> q_target, q_online = [10.0, 2.0], [1.0, 5.0]
-        >>> float(double(maximum())(q_target, q_online))
-        2.0
-
-    Source: van Hasselt, Guez and Silver (2016).
-    """
-    if isinstance(op, Double):
-        raise ValueError(f"double({op}): it is doubled already, and there is only one selector; pass {op.op}.")
-    if isinstance(op, type) or not callable(getattr(op, "weights", None)):
-        raise TypeError(f"double({op!r}): not an operator; pass one such as softmax(5.0), or use parse() on a string.")
-    return Double(op)
-
-
-def _parameter(function: str, name: str, value: Number) -> Number:
-    """Check a Python number and cast it to float; leave arrays and tracers of JAX and PyTorch alone."""
-    if compat.is_jax_array(value) or compat.is_torch_array(value):
-        return value
-    if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{function}: {name} ({value!r}) must be a number, finite and at least 0, such as 5.0.")
-    try:
-        number = float(value) + 0.0  # no -0.0
-    except OverflowError:
-        number = math.inf
-    if number == math.inf:
-        raise ValueError(f"{function}: {name} ({value}) must be finite; for its limit use max, or double(max).")
-    if not number >= 0:
-        raise ValueError(f"{function}: {name} ({value}) must be finite and at least 0; 0 is the mean.")
-    return number
+    return checked(Mellowmax, "mellowmax", omega)

@@ -39,6 +39,8 @@ class Laws:
         gradient_is_derivative: `op.gradient(q)` is the derivative, wherever there is one.
         ignores_illegal: masked actions have weight and gradient exactly 0, and leaving them out changes nothing.
         within_largest_gap: `max(q) - op(q) <= op.largest_gap(actions)`.
+        homogeneous: `op(c q, c selector) = c op(q, selector)` for `c > 0`: it needs no unit of value.
+        optimality_preserving: on every finite MDP, what is greedy at the fixed point is optimal.
     """
 
     monotone: bool = False
@@ -51,11 +53,14 @@ class Laws:
     gradient_is_derivative: bool = False
     ignores_illegal: bool = False
     within_largest_gap: bool = False
+    homogeneous: bool = False
+    optimality_preserving: bool = False
 
     @classmethod
     def of_an_average(cls, **changes: bool) -> Self:
         """Claim what holds for any average with weights that do not change with `q`, but for the changes given."""
-        average = {field.name: field.name not in ("at_least_mean", "within_largest_gap") for field in fields(cls)}
+        depends = ("at_least_mean", "within_largest_gap", "optimality_preserving")
+        average = {field.name: field.name not in depends for field in fields(cls)}
         return cls(**average | changes)
 
 
@@ -137,6 +142,10 @@ class _Probe(NamedTuple):
         """The largest magnitude of each row: `[B, 1]`."""
         return np.max(np.abs(q), axis=-1, keepdims=True)
 
+    def rounded(self, q: Values, value: Values) -> Values:
+        """The largest magnitude among each row and what it is worth, which its rounding is a part of: `[B]`."""
+        return np.maximum(self.scale(q)[:, 0], np.abs(value))
+
     def slopes(self, q: Values, power: float) -> tuple[Values, Values]:
         """Difference quotients forward and backward in each action, `[B, A]`; the step is `eps ** power * scale`."""
         actions = q.shape[-1]
@@ -177,21 +186,37 @@ class _Excess(NamedTuple):
 
 def _monotone(drawn: _Probe) -> _Excess:
     p = drawn.climb(lambda p, q: np.max(-p.slope(q), axis=-1))
-    step = p.eps**0.25 * p.scale(p.q)
-    other = p.q + step * np.eye(p.q.shape[-1])[np.argmin(p.slope(p.q), axis=-1)]
-    return _Excess((p.value(p.q) - p.value(other)) / step[:, 0], 0.0, p.eps**0.5 * 10, p, other)
+    step = p.eps**0.25 * p.scale(p.q) * np.eye(p.q.shape[-1])[np.argmin(p.slope(p.q), axis=-1)]
+    p, step = _and_far(p, drawn, step, np.abs(_far(drawn)))
+    fall = p.value(p.q) - p.value(p.q + step)
+    return _Excess(fall / np.max(step, axis=-1), 0.0, p.eps**0.5 * 10, p, p.q + step)
 
 
 def _non_expansion(drawn: _Probe) -> _Excess:
     p = drawn.climb(lambda p, q: np.sum(np.abs(p.slope(q)), axis=-1))
-    other = p.q + p.eps**0.25 * p.scale(p.q) * np.where(p.slope(p.q) < 0, -1.0, 1.0)
-    distance = np.max(np.abs(other - p.q), axis=-1)
-    return _Excess(np.abs(p.value(other) - p.value(p.q)) / distance, 1.0, p.eps**0.5 * 10, p, other)
+    step = p.eps**0.25 * p.scale(p.q) * np.where(p.slope(p.q) < 0, -1.0, 1.0)
+    p, step = _and_far(p, drawn, step, _far(drawn))
+    distance = np.max(np.abs((p.q + step) - p.q), axis=-1)
+    return _Excess(np.abs(p.value(p.q + step) - p.value(p.q)) / distance, 1.0, p.eps**0.5 * 10, p, p.q + step)
+
+
+def _far(p: _Probe) -> Values:
+    """Steps of all sizes, in some of the actions at least one: over these an operator may jump. `[B, A]`."""
+    size = p.scale(p.q) * 10 ** p.rng.uniform(-3, 0, size=(len(p.q), 1))
+    some = (p.rng.random(p.q.shape) < 0.5) | (np.eye(p.q.shape[-1])[p.rng.integers(p.q.shape[-1], size=len(p.q))] > 0)
+    return size * p.rng.standard_normal(p.q.shape) * some
+
+
+def _and_far(p: _Probe, drawn: _Probe, near: Values, far: Values) -> tuple[_Probe, Values]:
+    """Join the rows climbed to with those drawn, and the steps of each."""
+    q, selector = np.concatenate([p.q, drawn.q]), np.concatenate([p.selector, drawn.selector])
+    return p._replace(q=q, selector=selector), np.concatenate([near, far])
 
 
 def _translation_equivariant(p: _Probe) -> _Excess:
     shift = p.scale(p.q) * p.rng.normal(scale=3.0, size=(len(p.q), 1))
-    amount = np.abs(p.value(p.q + shift) - p.value(p.q) - shift[:, 0]) / p.scale(p.q)[:, 0]
+    here = p.value(p.q)
+    amount = np.abs(p.value(p.q + shift) - here - shift[:, 0]) / p.rounded(p.q, here)
     return _Excess(amount, 0.0, p.eps**0.75, p, p.q + shift)
 
 
@@ -213,7 +238,8 @@ def _above_max(p: _Probe, q: Values) -> Values:
 
 def _gap_ratio(p: _Probe, q: Values) -> Values:
     bound = float(p.op.largest_gap(q.shape[-1]))
-    gap = np.maximum(np.max(q, axis=-1) - p.value(q) - p.eps**0.75 * p.scale(q)[:, 0], 0.0)
+    value = p.value(q)
+    gap = np.maximum(np.max(q, axis=-1) - value - p.eps**0.75 * p.rounded(q, value), 0.0)
     return gap / bound if bound > 0 else np.where(gap > 0, np.inf, 0.0)
 
 
@@ -241,12 +267,33 @@ def _ignores_illegal(p: _Probe) -> _Excess:
     kept = (actions + 1) // 2
     legal = np.broadcast_to(np.arange(actions) < kept, p.q.shape)
     hidden = np.where(legal, p.q, -np.inf)
-    alone = _float64(p.op(p.q[:, :kept], p.selector[:, :kept]))
+    if getattr(p.op, "for_actions", None) is None:
+        alone = _float64(p.op(p.q[:, :kept], p.selector[:, :kept]))
+    else:  # which cannot be asked of fewer: other values behind the mask change nothing
+        alone = _float64(p.op(np.where(legal, p.q, -7 * p.q), np.where(legal, p.selector, 7 * p.selector), legal))
     by_mask, by_infinity = _float64(p.op(p.q, p.selector, legal)), _float64(p.op(hidden, p.selector))
     leaks = [p.op.weights(p.q, legal), p.op.weights(hidden), p.op.gradient(p.q, p.selector, legal)]
     leak = sum(np.max(np.abs(_float64(leaked)), axis=-1, initial=0.0, where=~legal) for leaked in leaks)
-    amount = np.maximum(np.abs(by_mask - alone), np.abs(by_infinity - alone)) / p.scale(p.q)[:, 0] + leak
+    amount = np.maximum(np.abs(by_mask - alone), np.abs(by_infinity - alone)) / p.rounded(p.q, alone) + leak
     return _Excess(amount, 0.0, p.eps**0.75, p, hidden)
+
+
+def _homogeneous(p: _Probe) -> _Excess:
+    factor = np.exp(p.rng.normal(scale=2.0, size=(len(p.q), 1)))
+    scaled, here = _float64(p.op(factor * p.q, factor * p.selector)) / factor[:, 0], p.value(p.q)
+    return _Excess(np.abs(scaled - here) / p.rounded(p.q, here), 0.0, p.eps**0.75, p, factor * p.q)
+
+
+def _optimality_preserving(p: _Probe) -> _Excess:
+    """Search among MDPs of which the rest follows, a choice between two states of different distances to the maximum.
+
+    Their action values are `q` and `other`, all rewards that end the game. Rewards on the way make the first state
+    better, by less than the difference of the distances: then the fixed point prefers the second.
+    """
+    gap = (np.max(p.q, axis=-1) - _float64(p.op(p.q, p.q))) / p.scale(p.q)[:, 0]
+    other = np.roll(p.q / p.scale(p.q), 1, axis=0) * p.scale(p.q)
+    distance = (np.max(other, axis=-1) - _float64(p.op(other, other))) / p.scale(p.q)[:, 0]
+    return _Excess(np.abs(gap - distance), 0.0, p.eps**0.75, p, other)
 
 
 _SEARCHES: dict[str, Callable[[_Probe], _Excess]] = {
@@ -260,6 +307,8 @@ _SEARCHES: dict[str, Callable[[_Probe], _Excess]] = {
     "gradient_is_derivative": _gradient_is_derivative,
     "ignores_illegal": _ignores_illegal,
     "within_largest_gap": _climbed(_gap_ratio, allowed=1.0),
+    "homogeneous": _homogeneous,
+    "optimality_preserving": _optimality_preserving,
 }
 
 
@@ -304,7 +353,8 @@ def _examine(law: str, claimed: bool, probes: Iterator[_Probe]) -> Finding:
 def _probes(op: Operator, trials: int, seed: int) -> Iterator[_Probe]:
     """Draw values: normal ones, heavy-tailed ones, and one action far from the others, at scales of all sizes."""
     rng = np.random.default_rng(seed)
-    for actions in ACTIONS:
+    only = getattr(op, "for_actions", None)
+    for actions in ACTIONS if only is None else (only,):
         require_shapes(op, actions)
         shape = (max(4, trials // len(ACTIONS)), actions)
         normal, selector = rng.standard_normal(shape), rng.standard_normal(shape)

@@ -8,7 +8,7 @@ is exactly 0, also by automatic differentiation.
 import functools
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import array_api_compat
@@ -42,13 +42,32 @@ class Row(NamedTuple):
         """The distance from the best action to the worst: `[..., 1]`."""
         return -self.xp.min(self.z, axis=-1, keepdims=True)
 
+    @property
+    def count(self) -> Array:
+        """How many actions are legal: `[..., 1]`."""
+        return self.sum(self.xp.ones_like(self.z))
+
+    @property
+    def unit(self) -> Array:
+        """The spread, or 1 where it is 0: `[..., 1]`."""
+        return self.xp.where(self.spread > 0, self.spread, 1.0)
+
+    @property
+    def rank(self) -> Array:
+        """The number of actions that come before each: the better ones, and of equal ones those before: `[..., A]`."""
+        z, place = self.z, self.xp.arange(self.z.shape[-1], device=compat.device(self.z))
+        place = self.xp.reshape(place, (1,) * (self.z.ndim - 1) + place.shape)
+        before = place[..., None, :] < place[..., :, None]
+        better = (z[..., None, :] > z[..., :, None]) | ((z[..., None, :] == z[..., :, None]) & before)
+        return self.xp.sum(self.xp.astype(better & self.legal[..., None, :], z.dtype), axis=-1)
+
     def sum(self, terms: Array) -> Array:
         """Add `terms` `[..., A]` over the legal actions: `[..., 1]`."""
         return self.xp.sum(self.xp.where(self.legal, terms, 0.0), axis=-1, keepdims=True)
 
     def mean(self, terms: Array) -> Array:
         """Average `terms` `[..., A]` over the legal actions: `[..., 1]`."""
-        return self.sum(terms) / self.sum(self.xp.ones_like(self.z))
+        return self.sum(terms) / self.count
 
     def normalise(self, mass: Array) -> Array:
         """Scale `mass` `[..., A]` to a policy: exactly 0 where not legal, NaN where nothing is."""
@@ -58,6 +77,16 @@ class Row(NamedTuple):
     def boltzmann(self, rate: Array) -> Array:
         """Weigh each legal action by `exp(rate z)`, normalised; `rate` is a scalar or `[..., 1]`."""
         return self.normalise(self.xp.exp(scaled(rate, self.z)))
+
+    def vector(self, numbers: Sequence[Number]) -> Array:
+        """Give a number for each action the dtype of the values: `[..., A]`.
+
+        Raises:
+            ValueError: there are more or fewer of them than actions.
+        """
+        if len(numbers) != self.z.shape[-1]:
+            raise ValueError(f"{len(numbers)} numbers are given, one for each action, and there are {self.z.shape[-1]}")
+        return self.xp.concat([self.constant(number) for number in numbers], axis=-1)
 
     def constant(self, number: Number) -> Array:
         """Give a parameter the dtype of the values, cut where it or its inverse would overflow: `[..., 1]`."""
@@ -143,6 +172,17 @@ def scaled(rate: Array, z: Array) -> Array:
         return rate * z
 
 
+def erf(x: Array) -> Array:
+    """Give the error function, which the array API lacks."""
+    if compat.is_jax_array(x):
+        return _jax().scipy.special.erf(x)
+    if compat.is_torch_array(x):
+        return importlib.import_module("torch").special.erf(x)
+    from scipy import special
+
+    return special.erf(x)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
 def stop_gradient(x: Array) -> Array:
     """Hold an array constant under automatic differentiation."""
     if compat.is_jax_array(x):
@@ -205,6 +245,19 @@ def repeat(step: Callable[[Array, Array], tuple[Array, Array]], times: int, a: A
     for _ in range(times):
         a, b = step(a, b)
     return a, b
+
+
+def bisect(row: Row, is_above: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Find where a condition `[..., 1]` begins to hold between two ends `[..., 1]`, to the precision of the row."""
+    xp = row.xp
+
+    def halve(low: Array, high: Array) -> tuple[Array, Array]:
+        middle = (low + high) / 2
+        above = is_above(middle)
+        return xp.where(above, low, middle), xp.where(above, middle, high)
+
+    low, high = repeat(halve, 52 if xp.finfo(row.z.dtype).bits == 64 else 32, low, high)
+    return (low + high) / 2
 
 
 def differentiate(op: Callable[..., Array], q: Array, selector: Array | None, where: Array | None) -> Array:

@@ -2,7 +2,7 @@
 
 The grammar, in which a name after a colon is one of your own, in a module of your own:
     spec       = name [ "(" arguments ")" | ":" arguments ]
-    name       = "max" | "mean" | "softmax" | "mellowmax" | "double" | module ":" name
+    name       = "max" | "softmax" | "double" | any other of the table of operators | module ":" name
     arguments  = argument { "," argument }
     argument   = number | True | False | spec
 """
@@ -10,6 +10,7 @@ The grammar, in which a name after a colon is one of your own, in a module of yo
 import difflib
 import importlib
 import inspect
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -17,26 +18,18 @@ from typing import Any
 
 from softbellman.arguments import as_list
 from softbellman.faults import in_a_line, users_place
-from softbellman.operators import core
 from softbellman.operators.core import Operator
+from softbellman.operators.table import TABLE
 
-FACTORIES: dict[str, Callable[..., Operator]] = {
-    "max": core.maximum,
-    "mean": core.mean,
-    "softmax": core.softmax,
-    "mellowmax": core.mellowmax,
-    "double": core.double,
-}
-_NAMES: dict[type, str] = {
-    core.Maximum: "max",
-    core.Mean: "mean",
-    core.Softmax: "softmax",
-    core.Mellowmax: "mellowmax",
-    core.Double: "double",
-}
-ALLOWED = "Allowed are max, mean, softmax(5), mellowmax(5), double(softmax(5)), and package.module:name for your own."
+FACTORIES: dict[str, Callable[..., Operator]] = {name: entry.build for name, entry in TABLE.items()}
+_NAMES: dict[type, str] = {entry.cls: name for name, entry in TABLE.items()}
+ALLOWED = (
+    "Allowed are max, mean, softmax(5), mellowmax(5), keep(0.1), double(softmax(5)) and others that `softbellman "
+    "operators` lists, and package.module:name for your own."
+)
 
 _HEAD = re.compile(r"([A-Za-z_][\w.]*)(.*)", re.DOTALL)
+_SPELLED = re.compile(r"([A-Za-z_][\w.]*(?::[A-Za-z_][\w.<>]*)?)(\(.*\))?", re.DOTALL)
 _OPERATOR = "an operator is of a subclass of softbellman.operators.Operator, whose policy(row) weighs the actions"
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
@@ -96,7 +89,7 @@ def as_operators(given: Any) -> list[Operator]:
     """Take one operator or several, each as `as_operator` takes it.
 
     Example:
-        >>> [str(op) for op in as_operators("max")], [str(op) for op in as_operators(["max", core.softmax(5)])]
+        >>> [str(op) for op in as_operators("max")], [str(op) for op in as_operators(["max", parse("softmax(5)")])]
         (['max'], ['max', 'softmax(5)'])
     """
     return [as_operator(one) for one in as_list(given)]
@@ -107,9 +100,46 @@ def spell(op: Any) -> str:
     name, number = _NAMES.get(op.__class__, f"{type(op).__module__}:{type(op).__qualname__}"), _exact
     if name in FACTORIES:  # these cast to float, so that 5 is enough for 5.0
         number = _shortest
-    values = (getattr(op, field.name) for field in (fields(op) if is_dataclass(op) else ()))
+    given = [getattr(op, field.name) for field in (fields(op) if is_dataclass(op) else ())]
+    values = itertools.chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in given)
     arguments = ", ".join(spell(value) if hasattr(value, "weights") else number(value) for value in values)
     return f"{name}({arguments})" if arguments else name
+
+
+def family(spec: str) -> str:
+    """Give a spec without its numbers; what is no spec is a family of its own.
+
+    It is read as text, since a module of your own need not be at hand where a result is looked at.
+
+    Example:
+        >>> family("double(softmax(0.5))"), family("max"), family("mine.operators:Sharp(2, 1e-3)")
+        ('double(softmax)', 'max', 'mine.operators:Sharp')
+    """
+    return _numbers_apart(spec)[0]
+
+
+def numbers(spec: str) -> tuple[str, ...]:
+    """Give the numbers in a spec, as they are written.
+
+    Example:
+        >>> numbers("double(softmax(0.5))"), numbers("max"), numbers("entmax(1.5, 5)")
+        (('0.5',), (), ('1.5', '5'))
+    """
+    return _numbers_apart(spec)[1]
+
+
+def _numbers_apart(spec: str) -> tuple[str, tuple[str, ...]]:
+    if _NUMBER.fullmatch(spec):
+        return "", (spec,)
+    head = _SPELLED.fullmatch(spec)
+    if head is None or not head[2]:
+        return spec, ()
+    try:
+        parts = [_numbers_apart(part) for part in _split(spec, head[2][1:-1])]
+    except SpecError:
+        return spec, ()
+    rest = ", ".join(name for name, _ in parts if name)
+    return f"{head[1]}({rest})" if rest else head[1], tuple(itertools.chain.from_iterable(found for _, found in parts))
 
 
 def plain(name: str) -> str:
@@ -137,7 +167,7 @@ def _exact(value: Any) -> str:
 def _builtin(name: str) -> Callable[..., Operator]:
     if name in FACTORIES:
         return FACTORIES[name]
-    near = difflib.get_close_matches(name.lower(), FACTORIES, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), FACTORIES)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     raise SpecError(f"Unknown operator {name!r}.{hint} {ALLOWED}")
 
@@ -148,7 +178,7 @@ def _imported(spec: str, module: str, name: str) -> Any:
     except (Exception, SystemExit) as error:  # a user's module may fail in any way
         if users_place(error):
             raise SpecError(f"{spec!r}: {module!r} fails when it is imported: {in_a_line(error)}") from error
-        near = difflib.get_close_matches(module.lower(), FACTORIES, cutoff=0.5)
+        near = difflib.get_close_matches(module.lower(), FACTORIES)
         hint = f"did you mean {near[0]}?" if near else "is its directory on PYTHONPATH?"
         raise SpecError(f"{spec!r}: cannot import {module!r} ({error}); {hint}") from error
     if not hasattr(imported, name):

@@ -3,7 +3,6 @@
 A run counts if it finished or diverged. One that diverged has the random policy's score, and no values or gradients.
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from softbellman.analysis.normalised import ATARI
 from softbellman.analysis.scores import best_score, read_column
+from softbellman.operators.spec import family, numbers
 from softbellman.paper.grid import Scale
 from softbellman.study import chance
 from softbellman.study.runs import read_status
@@ -20,9 +20,6 @@ COLUMNS = (
     *("test_return", "updates", "held_out_value", "overestimation"),
     *("gradient_norm", "gradient_norm_of_mean", "gradient_variance", "seconds"),
 )
-
-
-_NUMBER = re.compile(r"[\d.]+")
 
 
 class Missing(NamedTuple):
@@ -217,9 +214,18 @@ def _shortly(specs: Sequence[str]) -> str:
     """
     families: dict[str, list[str]] = {}
     for spec in specs:
-        found = _NUMBER.search(spec)
-        families.setdefault(_NUMBER.sub("{}", spec), []).append(found[0] if found else "")
-    return ", ".join(family.format(", ".join(numbers)) for family, numbers in families.items())
+        families.setdefault(family(spec), []).append(", ".join(numbers(spec)))
+    return ", ".join(_with_numbers(name, ", ".join(filter(None, found))) for name, found in families.items())
+
+
+def _with_numbers(name: str, text: str) -> str:
+    """Put numbers into a family's name, within its parentheses.
+
+    >>> _with_numbers("double(softmax)", "1, 5"), _with_numbers("max", "")
+    ('double(softmax(1, 5))', 'max')
+    """
+    bare = name.rstrip(")")
+    return f"{bare}({text}){name[len(bare) :]}" if text else name
 
 
 def _random(study: Study | None, environment: str) -> float:
@@ -238,7 +244,7 @@ def _seconds_each(seconds: np.ndarray, specs: Sequence[str]) -> float | None:
     """
     families: dict[str, list[float]] = {}
     for spec, clocks in zip(specs, seconds, strict=True):
-        families.setdefault(_NUMBER.sub("", spec), []).extend(clocks[~np.isnan(clocks)])
+        families.setdefault(family(spec), []).extend(clocks[~np.isnan(clocks)])
     groups, runs = [], sum(map(len, families.values()))
     for clocks in families.values():
         last = -np.inf

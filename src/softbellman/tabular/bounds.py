@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import expit
 
 from softbellman import operators as ops
@@ -146,10 +145,7 @@ def softmax_lipschitz(actions: int) -> float:
         >>> round(softmax_lipschitz(2), 7), round(1 / softmax_lipschitz(2), 5)
         (1.1996786, 0.83356)
     """
-    if actions == 1:
-        return 1.0
-    shift = math.log(actions - 1)
-    return brentq(lambda x: x * math.tanh((x - shift) / 2) - 2, 2.0, shift + 4, xtol=1e-14) / 2  # pyright: ignore
+    return ops.softmax(1.0).lipschitz(actions)
 
 
 def discounted_sum(gamma: float, steps: Any = math.inf) -> Any:

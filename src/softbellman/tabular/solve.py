@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 from softbellman import operators as ops
 from softbellman.arguments import as_integer, as_number
 from softbellman.faults import faults_placed
-from softbellman.tabular.bounds import softmax_lipschitz
 from softbellman.tabular.enclosure import Enclosure
 from softbellman.tabular.iteration import Problem, Run, iterate, newton
 from softbellman.tabular.kernel import Values
@@ -112,7 +111,8 @@ def solve(
     operator, laws, notes = _in_one_argument(operator)
     actions = int(mdp.legal[~mdp.terminal].sum(axis=1).max(initial=1))
     by_shifts = laws.monotone and laws.translation_equivariant
-    enclosure = Enclosure.of(mdp, lipschitz=_lipschitz(operator, laws, actions), by_shifts=by_shifts)
+    lipschitz = math.inf if operator.on_one_set is None else operator.lipschitz(actions)
+    enclosure = Enclosure.of(mdp, lipschitz=lipschitz, by_shifts=by_shifts)
     lower, upper = _band(mdp, operator, laws, enclosure, actions, tolerance)
     points = [mdp.values_of(operator, np.zeros(mdp.num_states) if start is None else start)]
     if not enclosure.sound:
@@ -121,7 +121,7 @@ def solve(
         if laws.translation_equivariant:
             points = _apart(points, enclosure)
 
-    if isinstance(operator, ops.Double) and method == "newton":
+    if operator.on_one_set is None and method == "newton":
         method = "iteration"
         notes.append(
             f"Newton's method would need the derivative of {operator} in both sets of values; it was iterated."
@@ -177,18 +177,14 @@ def solve(
 
 def _in_one_argument(operator: ops.Operator) -> tuple[ops.Operator, ops.Laws, list[str]]:
     """Gives an operator and its laws as a function of one set of values."""
-    if not isinstance(operator, ops.Double):
+    single = operator.on_one_set
+    if single is operator:
         return operator, operator.laws, []
-    if operator.op.laws.averages_with_its_weights:
-        note = f"{operator} equals {operator.op} here, since both sets of values are the same."
-        return operator.op, operator.op.laws, [note]
-    return operator, ops.Laws(at_most_max=operator.op.laws.weights_are_policy), []  # the others hold one selector fixed
-
-
-def _lipschitz(operator: ops.Operator, laws: ops.Laws, actions: int) -> float:
-    if laws.non_expansion or (laws.monotone and laws.translation_equivariant):
-        return 1.0
-    return softmax_lipschitz(actions) if type(operator) is ops.Softmax else math.inf  # a subclass need not be one
+    if single is not None:
+        note = f"{operator} equals {single} here, since both sets of values are the same."
+        return single, single.laws, [note]
+    # Its other laws hold the selector fixed.
+    return operator, ops.Laws(at_most_max=operator.laws.at_most_max and operator.laws.weights_are_policy), []
 
 
 def _band(
@@ -271,7 +267,7 @@ def _notes(
         )
     if not np.isfinite(lower[mdp.legal]).all() or not np.isfinite(upper[mdp.legal]).all():
         notes.append(f"{operator} does not claim the laws from which bounds on both sides would follow.")
-    if mdp.num_states <= SMALL and not isinstance(operator, ops.Double):
+    if mdp.num_states <= SMALL and operator.on_one_set is not None:
         for i, q in enumerate(found):
             radius = _spectral_radius(mdp, operator, q)
             if radius > 1:

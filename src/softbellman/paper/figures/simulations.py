@@ -1,6 +1,5 @@
 """Figures 2 and 7 of the paper: what operators make of noise, drawn from simulated cells."""
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from softbellman.operators import Operator
+from softbellman.operators import family
 from softbellman.paper.figures.panels import Panel
 from softbellman.report.pictures import COLOURS, new_figure, save_picture, tidy
 from softbellman.simulation import Cell, Curve, parameter
@@ -52,13 +51,13 @@ def bias_panels(cells: Sequence[Cell]) -> list[Panel]:
 
 
 def _draw_bias(cells: Sequence[Cell], panel: tuple[str, float] | None, axis: Any) -> None:
-    families = list(dict.fromkeys(family(cell.operator) for cell in cells))
+    families = list(dict.fromkeys(family(str(cell.operator)) for cell in cells))
     actions = sorted({cell.actions for cell in cells})
     for number, name in enumerate(families):
         shown = [
             cell
             for cell in sorted(cells, key=lambda cell: cell.actions)
-            if family(cell.operator) == name and parameter(cell.operator) in (panel, None)
+            if family(str(cell.operator)) == name and parameter(cell.operator) in (panel, None)
         ]
         aside = 2 ** (0.13 * (number - (len(families) - 1) / 2))  # so that the bars stand beside each other
         axis.errorbar(
@@ -124,17 +123,6 @@ def _draw_comparison(curves: Sequence[Curve], quantity: str, axis: Any) -> None:
             label=f"{curve.family}, {curve.actions:,} actions",
         )
     axis.set(xlabel="τ or ω", xlim=(0, None), ylim=(min(0.0, axis.get_ylim()[0]), None))
-
-
-def family(operator: Operator) -> str:
-    """Name an operator without its numbers.
-
-    Example:
-        >>> from softbellman import operators as ops
-        >>> family(ops.double(ops.softmax(5)))
-        'double(softmax)'
-    """
-    return re.sub(r"\([-+.\d][^()]*\)", "", str(operator))
 
 
 def _title(panel: tuple[str, float] | None) -> str:

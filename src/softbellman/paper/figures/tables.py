@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from softbellman.operators.spec import numbers
 from softbellman.paper.arms import ARMS, PAPERS, WHOLE, candidates, choose, readings
 from softbellman.paper.expected import TABLE_1, TABLE_2, TABLE_A1, Score
 from softbellman.paper.figures.panels import Panel
@@ -168,7 +169,7 @@ def _scores(results: Results, game: int, specs: Sequence[str | None], theirs: Sc
 
 def _tau(spec: str | None) -> str:
     """Return the parameter in a spec, a dash where there is no operator."""
-    return "-" if spec is None else spec.rstrip(")").rpartition("(")[2]
+    return "-" if spec is None else ", ".join(numbers(spec)) or spec
 
 
 def _called(game: str) -> str:

@@ -1,0 +1,364 @@
+"""Operators on two sets of values: `op(q, selector)`, in a deep Q-network `op(q_target, q_online)`."""
+
+from typing import ClassVar
+
+from softbellman.operators.core import Maximum, Operator
+from softbellman.operators.laws import Laws
+from softbellman.operators.parameters import checked, parameter
+from softbellman.operators.pytrees import operator
+from softbellman.operators.row import Array, Number, Row, centre, legal_actions, real
+
+
+class Pair(Operator):
+    """Say what one set of values is worth with the help of another. The base of such operators.
+
+    `weights` and `policy` are of one set of values alone, the selector.
+    """
+
+    op: Operator
+
+    @property
+    def on_one_set(self) -> Operator | None:
+        """What it equals where both sets of values are the same: what it is made of."""
+        return self.op
+
+    def policy(self, row: Row) -> Array:
+        """Weigh the actions as `op` does."""
+        return self.op.policy(row)
+
+    def weights(self, q: Array, where: Array | None = None) -> Array:
+        """Give the policy for a selector `q`: `[..., A]`."""
+        return self.op.weights(q, where)
+
+    @property
+    def for_actions(self) -> int | None:
+        """The only number of actions that `op` takes."""
+        return self.op.for_actions
+
+    def pair(self, q: Array, selector: Array | None, where: Array | None) -> tuple[Row, Array, Array]:
+        """Take two sets of values: the row of `q`, the selector from the same best value, and what is legal in both.
+
+        Raises:
+            ValueError: there is no selector, it is of another shape, or a row has no legal action.
+        """
+        legal = self._legal(q, selector, where)
+        row, selector = centre(q, legal), real(selector)
+        return row, row.xp.where(legal, selector, row.best) - row.best, legal
+
+    def _legal(self, q: Array, selector: Array | None, where: Array | None) -> Array:
+        if selector is None:
+            raise ValueError(
+                f"{self} needs a selector: pass two sets of values, the one to average and the one to take the "
+                "policy from, such as op(q_target, q_online)."
+            )
+        averaged, choosing = real(q), real(selector)
+        if averaged.shape != choosing.shape:
+            shapes = f"q has shape {tuple(averaged.shape)} and selector {tuple(choosing.shape)}"
+            raise ValueError(f"{shapes}; they must be the same, with the actions last.")
+        return legal_actions(choosing, legal_actions(averaged, where))
+
+
+@operator
+class Double(Pair):
+    """Average one set of values with the policy that `op` has for another; see `double`."""
+
+    op: Operator
+
+    @property
+    def laws(self) -> Laws:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The laws of an average, as far as `op` claims that its weights are a policy."""
+        inner = self.op.laws
+        scaling = inner.homogeneous and inner.averages_with_its_weights
+        shared = {"ignores_illegal": inner.ignores_illegal, "homogeneous": scaling}
+        preserving = inner.optimality_preserving and inner.averages_with_its_weights
+        if inner.weights_are_policy:
+            return Laws.of_an_average(**shared, optimality_preserving=preserving)
+        return Laws(averages_with_its_weights=True, gradient_is_derivative=True, **shared)
+
+    @property
+    def on_one_set(self) -> Operator | None:
+        """What it doubles, if that is the average with its weights."""
+        return self.op if self.op.laws.averages_with_its_weights else None
+
+    def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give `sum(op.weights(selector) q)`: `[...]`."""
+        legal = self._legal(q, selector, where)
+        row = centre(q, legal)
+        return (row.best + row.sum(self.op.weights(selector, legal) * row.z))[..., 0]
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative in `q`, the selector held fixed: the policy for the selector."""
+        return self.op.weights(selector, self._legal(q, selector, where))
+
+
+@operator
+class ClippedDouble(Pair):
+    """Average the smaller of two values of each action, with the policy for one set; see `clipped_double`."""
+
+    op: Operator
+
+    @property
+    def laws(self) -> Laws:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The laws of a double operator, but for those that the second set spoils."""
+        inner = self.op.laws
+        return Laws(
+            monotone=inner.weights_are_policy,
+            non_expansion=inner.weights_are_policy,
+            at_most_max=inner.weights_are_policy,
+            averages_with_its_weights=True,
+            weights_are_policy=inner.weights_are_policy,
+            gradient_is_derivative=True,
+            ignores_illegal=inner.ignores_illegal,
+            homogeneous=inner.homogeneous and inner.averages_with_its_weights,
+            optimality_preserving=inner.optimality_preserving and inner.averages_with_its_weights,
+        )
+
+    @property
+    def on_one_set(self) -> Operator | None:
+        """What it is made of, if that is the average with its weights."""
+        return self.op if self.op.laws.averages_with_its_weights else None
+
+    def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give `sum(op.weights(selector) min(q, selector))`: `[...]`."""
+        row, other, legal = self.pair(q, selector, where)
+        smaller = row.xp.where(other < row.z, other, row.z)
+        return (row.best + row.sum(self.op.weights(selector, legal) * smaller))[..., 0]
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative in `q`: the policy for the selector where `q` is the smaller, else 0."""
+        row, other, legal = self.pair(q, selector, where)
+        return row.xp.where(other < row.z, 0.0, self.op.weights(selector, legal))
+
+
+@operator
+class Maxmin(Pair):
+    """Take the smaller of two values of each action, then apply `op`; see `maxmin`."""
+
+    op: Operator
+
+    @property
+    def laws(self) -> Laws:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Those of `op` that survive a minimum with fixed values."""
+        inner = self.op.laws
+        return Laws(
+            monotone=inner.monotone,
+            non_expansion=inner.non_expansion,
+            at_most_max=inner.at_most_max,
+            averages_with_its_weights=inner.averages_with_its_weights,
+            weights_are_policy=inner.weights_are_policy,
+            gradient_is_derivative=inner.gradient_is_derivative,
+            ignores_illegal=inner.ignores_illegal,
+            homogeneous=inner.homogeneous,
+            optimality_preserving=inner.optimality_preserving,
+        )
+
+    def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give `op(min(q, selector))`: `[...]`."""
+        row, other, legal = self.pair(q, selector, where)
+        return row.best[..., 0] + self.op(row.xp.where(other < row.z, other, row.z), where=legal)
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative in `q`: that of `op` where `q` is the smaller, else 0."""
+        row, other, legal = self.pair(q, selector, where)
+        below = other < row.z
+        return row.xp.where(below, 0.0, self.op.gradient(row.xp.where(below, other, row.z), where=legal))
+
+
+@operator
+class Averaged(Pair):
+    """Average two values of each action, then apply `op`; see `averaged`."""
+
+    op: Operator
+
+    @property
+    def laws(self) -> Laws:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Those of `op` that survive an average with fixed values."""
+        inner = self.op.laws
+        return Laws(
+            monotone=inner.monotone,
+            non_expansion=inner.non_expansion,
+            averages_with_its_weights=inner.averages_with_its_weights,
+            weights_are_policy=inner.weights_are_policy,
+            gradient_is_derivative=inner.gradient_is_derivative,
+            ignores_illegal=inner.ignores_illegal,
+            homogeneous=inner.homogeneous,
+            optimality_preserving=inner.optimality_preserving,
+        )
+
+    def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give `op((q + selector) / 2)`: `[...]`."""
+        row, other, legal = self.pair(q, selector, where)
+        return row.best[..., 0] + self.op((row.z + other) / 2, where=legal)
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative in `q`: half of that of `op`."""
+        row, other, legal = self.pair(q, selector, where)
+        return self.op.gradient((row.z + other) / 2, where=legal) / 2
+
+
+class _OfTheMaximum(Pair):
+    """The base of operators that equal the maximum where both sets of values are the same."""
+
+    op: ClassVar[Operator] = Maximum()  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+@operator
+class SelfCorrecting(_OfTheMaximum):
+    """Take the value of the action that is best in a mix of two sets of values; see `self_correcting`."""
+
+    beta: Number = parameter(0, ends="0 is max, and 1 double(max)", limit="a smaller one", example=3.0)
+
+    laws: ClassVar[Laws] = Laws(
+        translation_equivariant=True,
+        at_most_max=True,
+        averages_with_its_weights=True,
+        weights_are_policy=True,
+        gradient_is_derivative=True,
+        ignores_illegal=True,
+        homogeneous=True,
+        optimality_preserving=True,
+    )
+
+    def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give `q[argmax((1 - beta) q + beta selector)]`: `[...]`."""
+        row, other, legal = self.pair(q, selector, where)
+        return (row.best + row.sum(self._chosen(row, other, legal) * row.z))[..., 0]
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative in `q`: 1 for the chosen action, wherever there is one."""
+        return self._chosen(*self.pair(q, selector, where))
+
+    def _chosen(self, row: Row, other: Array, legal: Array) -> Array:
+        beta = row.constant(self.beta)
+        return self.op.weights(((1 - beta) * row.z + beta * other) / (1 + beta), legal)  # divided, for large ones
+
+
+@operator
+class WeightedDouble(_OfTheMaximum):
+    """Mix both values of the action that is best in the selector; see `weighted_double`."""
+
+    c: Number = parameter(0, ends="near 0 it is the maximum of the selector", limit="double(max)", above=True)
+
+    laws: ClassVar[Laws] = Laws(
+        averages_with_its_weights=True,
+        weights_are_policy=True,
+        gradient_is_derivative=True,
+        ignores_illegal=True,
+        optimality_preserving=True,
+    )
+
+    def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give `b selector[a] + (1 - b) q[a]` for the best action `a` of the selector: `[...]`."""
+        row, _, _, mine, theirs, share, _ = self._parts(q, selector, where)
+        return (row.best + mine + share * (theirs - mine))[..., 0]
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative in `q`, in the best and in the worst action of the selector."""
+        row, best, worst, mine, theirs, share, spread = self._parts(q, selector, where)
+        steep = row.xp.sign(spread) * (1 - share) / (row.constant(self.c) + row.xp.abs(spread)) * (theirs - mine)
+        return (1 - share) * best + steep * (best - worst)
+
+    def _parts(self, q: Array, selector: Array | None, where: Array | None) -> tuple[Row, *tuple[Array, ...]]:
+        row, other, legal = self.pair(q, selector, where)
+        best, worst = self.op.weights(other, legal), self.op.weights(-other, legal)
+        mine, theirs = row.sum(best * row.z), row.sum(best * other)
+        spread, c = mine - row.sum(worst * row.z), row.constant(self.c)
+        size = row.xp.abs(spread)
+        return row, best, worst, mine, theirs, size / (c + size), spread
+
+
+def double(op: Operator) -> Double:
+    """Build the double form of an operator: `sum_a w_a q_a`, with `w = op.weights(selector)`.
+
+    `double(maximum())` is the target of double DQN (the unnumbered equation of section 2), `double(softmax(tau))`
+    that of S-DDQN.
+
+    Raises:
+        TypeError: `op` is no operator.
+        ValueError: `op` is doubled already.
+
+    Example:
+        >>> from softbellman.operators import maximum
+        >>> q_target, q_online = [10.0, 2.0], [1.0, 5.0]
+        >>> float(double(maximum())(q_target, q_online))
+        2.0
+
+    Source: van Hasselt, Guez and Silver (2016).
+    """
+    return Double(_single("double", op))
+
+
+def clipped_double(op: Operator) -> ClippedDouble:
+    """Build `sum_a w_a min(q_a, selector_a)`, with `w = op.weights(selector)`.
+
+    Raises:
+        TypeError: `op` is no operator.
+        ValueError: `op` takes two sets of values already.
+
+    Source: Fujimoto, van Hoof and Meger (2018), for `op` the maximum.
+    """
+    return ClippedDouble(_single("clipped_double", op))
+
+
+def maxmin(op: Operator) -> Maxmin:
+    """Build `op(min(q, selector))`.
+
+    Raises:
+        TypeError: `op` is no operator.
+        ValueError: `op` takes two sets of values already.
+
+    Source: Lan, Pan, Fyshe and White (2020), for `op` the maximum and two networks.
+    """
+    return Maxmin(_single("maxmin", op))
+
+
+def averaged(op: Operator) -> Averaged:
+    """Build `op((q + selector) / 2)`.
+
+    Raises:
+        TypeError: `op` is no operator.
+        ValueError: `op` takes two sets of values already.
+
+    Source: Anschel, Baram and Shimkin (2017), for `op` the maximum and two networks.
+    """
+    return Averaged(_single("averaged", op))
+
+
+def self_correcting(beta: Number) -> SelfCorrecting:
+    """Build `q[argmax((1 - beta) q + beta selector)]`: 0 is the maximum, 1 `double(max)`, more corrects further.
+
+    Raises:
+        TypeError: `beta` is no number.
+        ValueError: `beta` is negative, NaN or infinite.
+
+    Source: Zhu and Rigotti (2021).
+    """
+    return checked(SelfCorrecting, "self_correcting", beta)
+
+
+def weighted_double(c: Number) -> WeightedDouble:
+    """Build `b selector[a] + (1 - b) q[a]`, between the selector's maximum and `double(max)`.
+
+    Here `a` is the best action of the selector, `l` its worst, and `b = |q[a] - q[l]| / (c + |q[a] - q[l]|)`.
+
+    Args:
+        c: above 0 and finite, in the units of the values.
+
+    Raises:
+        TypeError: `c` is no number.
+        ValueError: `c` is not above 0, NaN or infinite.
+
+    Source: Zhang, Pan and Kochenderfer (2017).
+    """
+    return checked(WeightedDouble, "weighted_double", c)
+
+
+def _single(function: str, op: Operator) -> Operator:
+    if isinstance(op, Pair):
+        already = "doubled already" if isinstance(op, Double) else "an operator on two sets of values already"
+        raise ValueError(f"{function}({op}): it is {already}, and there is only one selector; pass {op.op}.")
+    if isinstance(op, type) or not callable(getattr(op, "weights", None)):
+        raise TypeError(
+            f"{function}({op!r}): not an operator; pass one such as softmax(5.0), or use parse() on a string."
+        )
+    return op

@@ -1,0 +1,112 @@
+"""Operators of action values that carry normal errors of a given size: which action may be the best, and how good."""
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from softbellman.operators.conjugates import Conjugate
+from softbellman.operators.core import Operator
+from softbellman.operators.laws import Laws
+from softbellman.operators.parameters import checked, parameter
+from softbellman.operators.pytrees import operator
+from softbellman.operators.row import Array, Number, Row, erf, scaled
+
+_REACH, _POINTS = 8.0, 49
+_STEP = 2 * _REACH / (_POINTS - 1)
+
+
+@operator
+class Perturbed(Conjugate):
+    """Take the expected maximum of values with errors; see `perturbed`."""
+
+    sigma: Number = parameter(0, ends="near 0 it is max", limit="the mean", above=True, example=1.0)
+
+    def policy(self, row: Row) -> Array:
+        """Give the probability that each action is the best."""
+        return row.normalise(_density(row, self.sigma)[0])
+
+    def rise(self, row: Row) -> Array:
+        """Give the expectation of the largest, from the best value, less the height."""
+        return self._expected(row) - self.height(row)
+
+    def height(self, row: Row) -> Array:
+        """Give `sigma` times the expected maximum of m standard normal errors."""
+        return self._expected(row._replace(z=row.xp.zeros_like(row.z)))
+
+    def offset(self, row: Row) -> Array:
+        """Give the expectation of the largest, from the best value."""
+        return self._expected(row)
+
+    @np.errstate(invalid="ignore")  # of a NaN among the values
+    def _expected(self, row: Row) -> Array:
+        _, of_points = _density(row, self.sigma)
+        total = row.xp.sum(of_points, axis=-1)
+        return row.constant(self.sigma) * row.xp.sum(of_points * _points(row), axis=-1) / total
+
+
+@operator
+class Weighted(Operator):
+    """Average with the probabilities of being the best; see `weighted`."""
+
+    sigma: Number = parameter(0, ends="near 0 it is max", limit="the mean", above=True, example=1.0)
+
+    laws: ClassVar[Laws] = Laws.of_an_average(
+        at_least_mean=True, monotone=False, non_expansion=False, homogeneous=False
+    )
+
+    def policy(self, row: Row) -> Array:
+        """Give the probability that each action is the best."""
+        return row.normalise(_density(row, self.sigma)[0])
+
+
+def _points(row: Row) -> Array:
+    """Give the points of quadrature, in units of sigma from the best value: `[..., 1, T]`."""
+    points = row.xp.asarray(np.linspace(-_REACH, _REACH, _POINTS), dtype=row.z.dtype)
+    return row.xp.reshape(points, (1,) * row.z.ndim + points.shape)
+
+
+def _density(row: Row, sigma: Number) -> tuple[Array, Array]:
+    """Give the probability of being the best `[..., A]`, and the density of the best at the points `[..., 1, T]`.
+
+    The trapezoidal rule: for functions so smooth its error falls faster than any power of the step.
+    """
+    xp = row.xp
+    z = scaled(1 / row.constant(sigma), row.z)[..., :, None]
+    z = xp.where(z > -1e3, z, -1e3)  # out of reach
+    x = _points(row) - z
+    legal = row.legal[..., :, None]
+    density = xp.exp(-(x**2) / 2) * (_STEP / math.sqrt(2 * math.pi))
+    below = (1 + erf(xp.where(x < 8, x, 8.0) * 0.5**0.5)) / 2
+    tiny = float(xp.finfo(z.dtype).smallest_normal)
+    safe = xp.where(legal & (below > tiny), below, 1.0)
+    is_open = xp.where(legal, below > tiny, True)
+    product = xp.where(xp.all(is_open, axis=-2, keepdims=True), xp.prod(safe, axis=-2, keepdims=True), 0.0)
+    each = xp.where(legal, density / safe, 0.0) * product
+    return xp.sum(each, axis=-1), xp.sum(each, axis=-2, keepdims=True)[..., 0, :][..., None, :]
+
+
+def perturbed(sigma: Number) -> Perturbed:
+    """Build `E[max(q + sigma noise)]`, the maximum smoothed by standard normal noise.
+
+    Args:
+        sigma: above 0 and finite, in the units of the values.
+
+    Example:
+        >>> float(perturbed(1.0)([0.0, 0.0]).round(6))
+        0.56419
+
+    Source: Berthet et al. (2020).
+    """
+    return checked(Perturbed, "perturbed", sigma)
+
+
+def weighted(sigma: Number) -> Weighted:
+    """Build the weighted estimator: the average with the probability that each action is the best, given its error.
+
+    Args:
+        sigma: the standard error of each value, above 0 and finite, in the units of the values.
+
+    Source: D'Eramo, Restelli and Nuara (2016).
+    """
+    return checked(Weighted, "weighted", sigma)
