@@ -142,7 +142,7 @@ class Entmax(Conjugate):
         xp, p = row.xp, self.policy(row)
         power, shannon = self._power(row)
         ratio = xp.where(p > 0, p, 1.0) * row.count
-        log_ratio = xp.log1p(ratio - 1)
+        log_ratio = xp.where(ratio < 0.5, xp.log(ratio), xp.log1p(xp.where(ratio < 0.5, 0.0, ratio - 1)))
         excess = ratio * xp.where(shannon, log_ratio, xp.expm1(power * log_ratio) / power)
         terms = xp.where(p > 0, excess, 0.0) - (p * row.count - 1)
         alpha = row.constant(self.alpha)

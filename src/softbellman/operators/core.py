@@ -95,9 +95,9 @@ class Operator:
         others alike.
         """
         laws, lone = self.laws, np.eye(actions)
-        if self.on_one_set is self and laws.monotone and laws.translation_equivariant and laws.homogeneous:
+        if laws.monotone and laws.translation_equivariant and laws.homogeneous:
             return 1 - float(np.min(self(lone)))
-        if self.on_one_set is self and laws.at_least_mean:
+        if laws.at_least_mean:
             return 1 - 1 / actions
         return 1.0 if laws.averages_with_its_weights and laws.weights_are_policy and laws.at_most_max else math.inf
 

@@ -1,5 +1,6 @@
 """Operators on two sets of values: `op(q, selector)`, in a deep Q-network `op(q_target, q_online)`."""
 
+import math
 from typing import ClassVar
 
 from softbellman.operators.core import Maximum, Operator
@@ -34,6 +35,10 @@ class Pair(Operator):
     def for_actions(self) -> int | None:
         """The only number of actions that `op` takes."""
         return self.op.for_actions
+
+    def largest_share(self, actions: int) -> float:
+        """Give infinity: the selector may be far from `q`."""
+        return math.inf
 
     def pair(self, q: Array, selector: Array | None, where: Array | None) -> tuple[Row, Array, Array]:
         """Take two sets of values: the row of `q`, the selector from the same best value, and what is legal in both.
@@ -79,6 +84,10 @@ class Double(Pair):
     def on_one_set(self) -> Operator | None:
         """What it doubles, if that is the average with its weights."""
         return self.op if self.op.laws.averages_with_its_weights else None
+
+    def largest_share(self, actions: int) -> float:
+        """Give 1: it is an average of `q`, maybe the worst."""
+        return 1.0 if self.op.laws.weights_are_policy else math.inf
 
     def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give `sum(op.weights(selector) q)`: `[...]`."""
@@ -218,6 +227,10 @@ class SelfCorrecting(_OfTheMaximum):
         homogeneous=True,
         optimality_preserving=True,
     )
+
+    def largest_share(self, actions: int) -> float:
+        """Give 1: it is one of `q`, maybe the worst."""
+        return 1.0
 
     def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give `q[argmax((1 - beta) q + beta selector)]`: `[...]`."""

@@ -112,7 +112,7 @@ def _divergence(row: Row, s: Array) -> Array:
     t = s - xp.log1p(mean)
     is_near = xp.abs(t) < 0.25
     near, series = xp.where(is_near, t, 0.0), 0.0
-    for k in reversed(range(8)):
+    for k in reversed(range(12)):
         series = series * near + 1 / (math.factorial(k) * (k + 2))
     ratio = (above + 1) / (mean + 1)
     return row.mean(xp.where(is_near, series * near * near, t * ratio - (ratio - 1)))
