@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from softbellman.analysis.choice import FIXED, Pick, choose_parameter, families, family
+from softbellman.analysis.choice import FIXED, Pick, choose_parameter, families
 from softbellman.analysis.scores import Scores
 from softbellman.operators import family
 
