@@ -21,7 +21,7 @@ from softbellman.study.groups import OVER, Group, open_groups
 from softbellman.study.runs import RunPath, read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter, write_error, write_status
-from softbellman.training.metrics import MetricsRow
+from softbellman.training.metrics import Row, columns
 
 TINY = {
     "loop.steps": 400,
@@ -137,10 +137,10 @@ def synthetic(
     study = Study.create(folder, environments, [ops.parse(spec) for spec in operators], seeds, config, facts, command)
     for run in study.runs:
         number, end = list(operators).index(run.operator), (ends or {}).get((run.operator, run.seed), "finished")
-        writer = RunWriter(run, MetricsRow._fields)
+        writer = RunWriter(run, columns())
         rows = [row(phase, phases, number, run.seed, frames) for phase in range(1, phases + 1)]
         for each in rows[: phases if end == "finished" else phases // 2]:
-            writer.row(each._replace(**(values or {})))
+            writer.row(each | (values or {}))
         if end == "failed":
             write_error(run, "failed", "RuntimeError: the emulator is gone", "Traceback (most recent call last): ...\n")
         else:
@@ -148,44 +148,44 @@ def synthetic(
     return study
 
 
-def row(phase: int, phases: int, number: int, seed: int, frames: int) -> MetricsRow:
+def row(phase: int, phases: int, number: int, seed: int, frames: int) -> Row:
     """A row of a run: its score grows to its end, and differs from that of the other seeds by halves of a point."""
     noise = np.random.default_rng([phase, number, seed]).normal(size=6) / 50
     done, steps = phase / phases, phase * EPOCH
     score = (4 + 2 * number) * done + seed / 2 + noise[0]
     over = 1.5 - 0.1 * number + noise[1]
-    return MetricsRow(
-        epoch=phase,
-        agent_steps=steps,
-        env_frames=steps * frames,
-        updates=steps // 4,
-        episodes=phase * 100,
-        test_return=float(score),
-        test_episodes=30,
-        test_unfinished=0,
-        train_return=float(score),
-        train_clipped_return=float(score),
-        held_out_value=float(2 * done + over),
-        held_out_value_common=float(2 * done + over),
-        held_out_operator_value=float(2 * done),
-        realised_return=float(2 * done),
-        overestimation=float(over),
-        gradient_norm=float(3 - done + noise[2]),
-        gradient_variance=float((3 - done + noise[3]) * 1e-5),
-        gradient_mean=0.0,
-        gradient_norm_of_mean=0.5,
-        action_gap=float(0.2 * done + noise[4]),
-        policy_entropy=0.7,
-        operator_gap=0.02 * number,
-        operator_slope=float(0.99 + 0.01 * number * done + noise[5] / 10),
-        q_std=0.3,
-        loss=0.1,
-        epsilon=0.1,
-        operator_parameter=None,
-        test_epsilon=0.05,
-        test_seed=1,
-        seconds=12.0 * phase,
-    )
+    return {
+        "epoch": phase,
+        "agent_steps": steps,
+        "env_frames": steps * frames,
+        "updates": steps // 4,
+        "episodes": phase * 100,
+        "test_return": float(score),
+        "test_episodes": 30,
+        "test_unfinished": 0,
+        "train_return": float(score),
+        "train_clipped_return": float(score),
+        "held_out_value": float(2 * done + over),
+        "held_out_value_common": float(2 * done + over),
+        "held_out_operator_value": float(2 * done),
+        "realised_return": float(2 * done),
+        "overestimation": float(over),
+        "gradient_norm": float(3 - done + noise[2]),
+        "gradient_variance": float((3 - done + noise[3]) * 1e-5),
+        "gradient_mean": 0.0,
+        "gradient_norm_of_mean": 0.5,
+        "action_gap": float(0.2 * done + noise[4]),
+        "policy_entropy": 0.7,
+        "operator_gap": 0.02 * number,
+        "operator_slope": float(0.99 + 0.01 * number * done + noise[5] / 10),
+        "q_std": 0.3,
+        "loss": 0.1,
+        "epsilon": 0.1,
+        "operator_parameter": None,
+        "test_epsilon": 0.05,
+        "test_seed": 1,
+        "seconds": 12.0 * phase,
+    }
 
 
 RANDOM = 0.5  # the random policy's score in every game
@@ -224,19 +224,19 @@ def paper_study(
             clock = {"seconds": (seconds + 10 * number) * done}  # no two of a family alike, as if none trained together
             plain = row(phase, scale.phases, study.operators.index(run.operator), run.seed, 1)
             values: dict[str, Any] = clock | dict(measured(game, run.operator, run.seed, done))
-            rows.append(plain._replace(agent_steps=phase * scale.config.loop.epoch_steps, **values))
+            rows.append(plain | values | {"agent_steps": phase * scale.config.loop.epoch_steps})
         _write(run, rows, state)
     for environment in scale.environments:
         _random(study, environment)
     return study
 
 
-def _write(run: RunPath, rows: Collection[MetricsRow], state: str) -> None:
+def _write(run: RunPath, rows: Collection[Row], state: str) -> None:
     run.path.mkdir(parents=True)
     with (run.path / "metrics.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(MetricsRow._fields)
-        writer.writerows(["" if value is None else value for value in each] for each in rows)
+        writer.writerow(columns())
+        writer.writerows(["" if each[name] is None else each[name] for name in columns()] for each in rows)
     write_status(run, state)
 
 

@@ -40,7 +40,17 @@ ALLOWED = {
         *("operators", "envs", "learning", "training", "config", "study"),
         *("memory", "arguments", "extras", "faults", "references"),
     },
-    "report": {"operators", "config", "study", "analysis", "running", "arguments", "extras", "faults"},
+    "report": {
+        "operators",
+        "training.metrics",
+        "config",
+        "study",
+        "analysis",
+        "running",
+        "arguments",
+        "extras",
+        "faults",
+    },
     "paper": {
         *("operators", "tabular", "simulation", "envs", "learning", "training"),
         *("config", "study", "analysis", "running", "report", "arguments", "extras"),

@@ -12,7 +12,7 @@ from softbellman.study.groups import open_group
 from softbellman.study.runs import runs_of
 from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter
-from softbellman.training.metrics import MetricsRow
+from softbellman.training.metrics import columns
 
 from ..studies import row
 
@@ -44,9 +44,9 @@ def clocking(seen, state="finished"):
                 runs = open_group(study, task.group).runs
                 seen.append((study, [run.seed for run in runs]))
                 for run in runs:
-                    writer = RunWriter(run, MetricsRow._fields)
+                    writer = RunWriter(run, columns())
                     for phase, clock in ((1, 60.0), (2, 60.0 + 4.0 * number)):
-                        writer.row(row(phase, 2, 0, 0, 1)._replace(seconds=clock))
+                        writer.row(row(phase, 2, 0, 0, 1) | {"seconds": clock})
                     save_params(run.path / "best.safetensors", {"layer": {"w": [0.0] * 100}}, 1, 0.0)
                     writer.status(state, reason="the loss was not finite")
 

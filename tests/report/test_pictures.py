@@ -6,9 +6,9 @@ import pytest
 from softbellman import operators as ops
 from softbellman.config import Config
 from softbellman.report import pictures
-from softbellman.report.pictures import PANELS, Curves, draw_curves, draw_panel, new_figure
+from softbellman.report.pictures import Curves, draw_curves, draw_panel, new_figure, panels
 from softbellman.study.store import Study
-from softbellman.training.metrics import MetricsRow
+from softbellman.training.metrics import columns
 
 from ..studies import synthetic
 
@@ -39,7 +39,7 @@ def test_every_line_of_every_operator_is_within_its_panel(tmp_path, monkeypatch)
 def test_what_was_not_measured_is_said_in_its_place(tmp_path):
     figure = new_figure(3, 2)
     axis, nothing = figure.subplots(), np.full(2, np.nan)
-    panel = next(panel for panel in PANELS if panel.column == "overestimation")
+    panel = next(panel for panel in panels() if panel.column == "overestimation")
     assert not draw_panel(axis, panel, [Curves(0, {0: (np.array([1, 2]), nothing)})], "agent steps")
     assert [text.get_text() for text in axis.texts] == ["not measured"]
 
@@ -50,7 +50,7 @@ def test_nothing_to_draw_is_an_error(cartpole, walk, tmp_path):
     empty = Study.create(tmp_path / "empty", "gym/X-v0", [ops.maximum()], [0], Config(), {}, [])
     run = empty.runs[0].path
     run.mkdir(parents=True)
-    (run / "metrics.csv").write_text(",".join(MetricsRow._fields) + "\n")
+    (run / "metrics.csv").write_text(",".join(columns()) + "\n")
     with pytest.raises(ValueError, match="no run has finished a test phase"):
         draw_curves([empty], tmp_path / "empty.png")
     assert not list(tmp_path.glob("*.png"))

@@ -29,7 +29,7 @@ from softbellman.running.worker import work
 from softbellman.study.groups import open_group
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
-from softbellman.training.metrics import MetricsRow
+from softbellman.training.metrics import columns
 
 from ..studies import TINY
 from ..studies import train as train_study
@@ -109,7 +109,7 @@ def test_every_operator_is_trained_with_every_seed(compared):
 
 def test_l5_l26_all_rows_load_by_one_call_and_no_two_runs_are_alike(compared):
     frame = pd.DataFrame(compared.metrics())
-    assert list(frame.columns) == ["environment", "operator", "seed", *MetricsRow._fields]
+    assert list(frame.columns) == ["environment", "operator", "seed", *columns()]
     assert frame.groupby(["operator", "seed"])["agent_steps"].apply(list).tolist() == [[200, 400]] * 4
     assert (frame["env_frames"] == frame["agent_steps"]).all() and frame["seed"].dtype == np.int64
     assert (frame["environment"] == CARTPOLE).all()

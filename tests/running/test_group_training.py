@@ -17,7 +17,7 @@ from softbellman.running.launch import find_work, launch
 from softbellman.running.progress import Silent
 from softbellman.study.files import load_params
 from softbellman.study.store import Study
-from softbellman.training.metrics import MetricsRow
+from softbellman.training.metrics import columns
 
 from ..studies import TINY, trained
 from ..studies import train as train_study
@@ -52,7 +52,7 @@ def test_metrics_are_read_by_pandas_with_no_options(cartpole):
     study, rows = cartpole
     for index, run in enumerate(study.runs):
         frame = pd.read_csv(run.path / "metrics.csv")
-        assert tuple(frame.columns) == MetricsRow._fields
+        assert tuple(frame.columns) == columns()
         assert list(frame["agent_steps"]) == list(frame["env_frames"]) == [200, 400]
         assert list(frame["updates"]) == [50, 150]
         assert list(frame["test_return"]) == [phase.mean for at, _, phase in rows if at == index]

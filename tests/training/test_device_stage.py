@@ -31,7 +31,7 @@ def whole(loop):
 
 
 def rows(measured):
-    return {index: row._replace(seconds=0.0) for index, (row, _) in measured.items()}
+    return {index: row | {"seconds": 0.0} for index, (row, _) in measured.items()}
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_l22_without_the_replay_a_test_that_is_due_is_made_without_gradients(tmp
     resumed = device_loop(ONE)
     resumed.restore(Checkpoint(tmp_path / "state"))
     (row, _), (resumed_row, _) = loop.test()[0], resumed.test()[0]
-    assert row.gradient_norm is not None and resumed_row.gradient_norm is None
-    assert (resumed_row.test_return, resumed_row.held_out_value) == (row.test_return, row.held_out_value)
+    assert row["gradient_norm"] is not None and resumed_row["gradient_norm"] is None
+    assert (resumed_row["test_return"], resumed_row["held_out_value"]) == (row["test_return"], row["held_out_value"])
 
 
 def test_another_runs_checkpoint_is_refused(tmp_path):
@@ -263,12 +263,12 @@ def test_a_row_says_what_happened():
     counts = loop.stages[0].counts(0)
     expected = float(counts.return_sum) / int(counts.finished)
     (row, phase), episodes = loop.test()[0], int(counts.episodes)
-    assert (row.epoch, row.agent_steps, row.env_frames, row.updates) == (1, 200, 200, 40)
-    assert row.episodes == episodes > 0
-    assert row.train_return == pytest.approx(expected)
-    assert row.train_clipped_return < row.train_return  # a corridor pays up to 10 a step, and the learner sees 1
-    assert row.test_return == phase.mean and row.test_episodes == len(phase.scores) <= 8
-    assert row.operator_parameter == 5.0 and row.held_out_value is not None and row.gradient_norm > 0
+    assert (row["epoch"], row["agent_steps"], row["env_frames"], row["updates"]) == (1, 200, 200, 40)
+    assert row["episodes"] == episodes > 0
+    assert row["train_return"] == pytest.approx(expected)
+    assert row["train_clipped_return"] < row["train_return"]  # a corridor pays up to 10 a step, and the learner sees 1
+    assert row["test_return"] == phase.mean and row["test_episodes"] == len(phase.scores) <= 8
+    assert row["operator_parameter"] == 5.0 and row["held_out_value"] is not None and row["gradient_norm"] > 0
     loop.advance(200)
     assert loop.test()[0][0].epoch == 2
     assert loop.test_is_due is False

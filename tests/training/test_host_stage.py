@@ -275,9 +275,9 @@ def test_runs_of_a_group_are_what_they_are_alone(width, alone):
             assert same(group.state(index), state)
         else:
             chex.assert_trees_all_close(group.state(index), state, rtol=1e-3, atol=1e-5)
-        together = rows[index]._replace(seconds=row.seconds)
-        assert together.operator_parameter == TAUS[index] and together.episodes == games
-        assert together == row if width == 1 else together == pytest.approx(tuple(row), rel=1e-2, abs=1e-4)
+        together = rows[index] | {"seconds": row["seconds"]}
+        assert together["operator_parameter"] == TAUS[index] and together["episodes"] == games
+        assert together == row if width == 1 else together == pytest.approx(row, rel=1e-2, abs=1e-4)
     assert len({str(state.params) for _, _, state, _ in alone}) == 3
 
 
@@ -339,15 +339,15 @@ def test_l8_the_learner_sees_clipped_rewards_and_the_score_is_raw_and_whole():
     assert seen_raw == 6.5 + 2.5 + 99.5
     assert counts(loop)[:4] == (1, 1, 104.0, 1.0)
     row, phase = loop.test()[0]
-    assert (row.train_return, row.train_clipped_return, row.episodes) == (104.0, 1.0, 1)
-    assert row.test_return == 104.0 and phase.lengths.tolist() == [3] * 13
+    assert (row["train_return"], row["train_clipped_return"], row["episodes"]) == (104.0, 1.0, 1)
+    assert row["test_return"] == 104.0 and phase.lengths.tolist() == [3] * 13
     # The next epoch counts anew; a game under way counts when it ends, whole.
     loop.advance(2)
     row, _ = loop.test()[0]
-    assert (row.train_return, row.train_clipped_return, row.episodes) == (None, None, 1)
+    assert (row["train_return"], row["train_clipped_return"], row["episodes"]) == (None, None, 1)
     loop.advance(4)
     row, _ = loop.test()[0]
-    assert (row.train_return, row.train_clipped_return, row.episodes) == (104.0, 1.0, 3)
+    assert (row["train_return"], row["train_clipped_return"], row["episodes"]) == (104.0, 1.0, 3)
 
 
 def test_l26_rows_count_steps_frames_updates_and_episodes():
@@ -356,23 +356,21 @@ def test_l26_rows_count_steps_frames_updates_and_episodes():
         loop.advance(250)
         row, _ = loop.test()[0]
         steps = 250 * epoch
-        assert (row.epoch, row.agent_steps, row.env_frames) == (epoch, steps, 4 * steps)
-        assert row.updates == loop.updates == loop.state(0).updates == steps // 4 - 40 // 4
+        assert (row["epoch"], row["agent_steps"], row["env_frames"]) == (epoch, steps, 4 * steps)
+        assert row["updates"] == loop.updates == loop.state(0).updates == steps // 4 - 40 // 4
         games = sum(int(games) - copy for copy, games in enumerate(envs(loop)[0].games))
-        assert row.episodes == counts(loop).episodes == games > 0
-    assert row.epsilon == 0.1 and row.test_epsilon == LOOP.test_epsilon and row.operator_parameter == 5.0
-    assert row.test_seed == streams.derived_seed(0, Role.TEST, 2)
+        assert row["episodes"] == counts(loop).episodes == games > 0
+    assert row["epsilon"] == 0.1 and row["test_epsilon"] == LOOP.test_epsilon and row["operator_parameter"] == 5.0
+    assert row["test_seed"] == streams.derived_seed(0, Role.TEST, 2)
 
 
 def test_a_row_before_any_update_has_empty_cells_and_no_nan():
     loop = make_loop(ops.maximum(), lambda: ScriptedEnv([(1.0, "")]), loop=replace(LOOP, gradient_batches=0))
     loop.advance(20)
     row, phase = loop.test()[0]
-    assert (
-        row.loss is None and row.gradient_norm is None and row.train_return is None and row.operator_parameter is None
-    )
-    assert row.test_unfinished == 1 and row.test_episodes == 1 and row.test_return == 40.0 and phase.unfinished
-    assert not [name for name, value in row._asdict().items() if isinstance(value, float) and value != value]
+    assert {row[name] for name in ("loss", "gradient_norm", "train_return", "operator_parameter")} == {None}
+    assert row["test_unfinished"] == 1 and row["test_episodes"] == 1 and row["test_return"] == 40.0 and phase.unfinished
+    assert not [name for name, value in row.items() if isinstance(value, float) and value != value]
 
 
 def test_the_loss_of_a_row_is_the_mean_of_the_epochs_updates(monkeypatch):
@@ -386,7 +384,7 @@ def test_the_loss_of_a_row_is_the_mean_of_the_epochs_updates(monkeypatch):
     monkeypatch.setattr(host_stage, "_learn", recorded)
     for updates in (15, 25):
         loop.advance(100)
-        assert len(losses) == updates and loop.test()[0][0].loss == pytest.approx(np.mean(losses))
+        assert len(losses) == updates and loop.test()[0][0]["loss"] == pytest.approx(np.mean(losses))
         losses.clear()
 
 
@@ -427,8 +425,8 @@ def test_l40_training_is_the_same_however_often_it_is_tested():
         assert tape(loops[every]) == tape(loops[400]) and same(loops[every].learners, loops[400].learners)
         assert same(replayed(replays(loops[every])[0]), replayed(replays(loops[400])[0]))
         for column in ("agent_steps", "env_frames", "updates", "episodes", "held_out_value_common", "epsilon"):
-            assert getattr(rows[every], column) == getattr(rows[400], column), column
-    assert rows[50].epoch == 8
+            assert rows[every][column] == rows[400][column], column
+    assert rows[50]["epoch"] == 8
 
 
 def test_l40_a_test_repeats_and_its_seed_is_in_the_row():
@@ -438,9 +436,9 @@ def test_l40_a_test_repeats_and_its_seed_is_in_the_row():
         loop.advance(200)
         ends.append([loop.test()[0], loop.test()[0]])
     (first, phase), (second, _) = ends[0]
-    assert first._replace(seconds=0) == ends[1][0][0]._replace(seconds=0)
-    assert second._replace(seconds=0) == ends[1][1][0]._replace(seconds=0)
-    assert first.test_seed != second.test_seed
+    assert first | {"seconds": 0} == ends[1][0][0] | {"seconds": 0}
+    assert second | {"seconds": 0} == ends[1][1][0] | {"seconds": 0}
+    assert first["test_seed"] != second["test_seed"]
     policy = greedy_policy(loop.network, loop.params(0), first.test_seed, first.test_epsilon)
     again = play(policy, corridor(), max_steps=LOOP.test_steps, gamma=LEARNER.gamma, reward_clip=1.0)
     np.testing.assert_array_equal(again.scores, phase.scores)
@@ -461,7 +459,7 @@ def test_a_test_is_played_in_an_environment_of_its_own_and_closes_it():
     assert [(seed, training) for seed, training, _ in made] == [
         (7, True),
         (measurement.COMMON_SEED, True),  # the states that all runs share, once
-        (row.test_seed, False),
+        (row["test_seed"], False),
         (streams.derived_seed(7, Role.TEST, 2), False),
     ]
     assert [env.closed for *_, env in made] == [False, True, True, True]

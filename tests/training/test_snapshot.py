@@ -105,7 +105,7 @@ def trained(loop, saves=(), folder=None, anew=None):
             assert loop.restore(Checkpoint(file)) == []
             assert_same(before, everything(loop))
         if loop.test_is_due:
-            rows.append([row._replace(seconds=0.0) for row, _ in loop.test().values()])
+            rows.append([row | {"seconds": 0.0} for row, _ in loop.test().values()])
             continue
         ends = [loop.loop.epoch_steps * (loop.clock.epoch + 1), loop.loop.steps, *saves]
         loop.advance(min(ends) - loop.agent_steps)
@@ -171,8 +171,8 @@ def test_l22_without_the_replay_a_test_that_is_due_is_made_without_gradients(tmp
     resumed = make_loop()
     resumed.restore(Checkpoint(tmp_path / "state.safetensors"))
     (row, _), (resumed_row, _) = loop.test()[0], resumed.test()[0]
-    assert row.gradient_norm is not None and resumed_row.gradient_norm is None
-    assert (resumed_row.test_return, resumed_row.held_out_value) == (row.test_return, row.held_out_value)
+    assert row["gradient_norm"] is not None and resumed_row["gradient_norm"] is None
+    assert (resumed_row["test_return"], resumed_row["held_out_value"]) == (row["test_return"], row["held_out_value"])
 
 
 def test_l22_without_the_replay_learning_waits_for_a_new_one_and_that_is_said(tmp_path):

@@ -22,7 +22,7 @@ from softbellman.operators.spec import plain
 from softbellman.report import page, pictures
 from softbellman.report.films import film_best
 from softbellman.report.page import Picture, Section
-from softbellman.report.pictures import PANELS, Curves, Panel
+from softbellman.report.pictures import Curves, Panel, panels
 from softbellman.report.svg import alone, svg_text
 from softbellman.report.tables import of_operators, write_tables
 from softbellman.study.files import write_atomically
@@ -95,7 +95,7 @@ def plot(study: Study) -> "Figure":
 def _curves(study: Study, environment: str) -> dict[Panel, list[Curves]]:
     """Reads what each panel shows: of each operator the runs that count, and their mean up to the shortest of them."""
     partial, found = under_way(study), {}
-    for panel in PANELS:
+    for panel in panels():
         shown = []
         for number, operator in enumerate(study.operators):
             seeds = collect_curves(study, panel.column, operator, environment, partial=partial)
@@ -120,7 +120,9 @@ def _pictures(study: Study, found: Found, curves: dict[Panel, list[Curves]], fol
     environment, unit, made = found.environment, _unit(study, found.environment), []
     for panel, shown in curves.items():
         if not shown:
-            made.append(Picture(panel.title, panel.meaning, None, "not drawn: no run that counts has measured it"))
+            made.append(
+                Picture(panel.title, panel.drawn.meaning, None, "not drawn: no run that counts has measured it")
+            )
             continue
 
         def draw(axis: Any, name: str, panel: Panel = panel, shown: list[Curves] = shown) -> str:
@@ -129,7 +131,7 @@ def _pictures(study: Study, found: Found, curves: dict[Panel, list[Curves]], fol
 
         operators = [(curve.number, study.operators[curve.number]) for curve in shown]
         made.append(
-            _picture(f"{plain(environment)}-{panel.column}", panel.title, panel.meaning, draw, operators, folder)
+            _picture(f"{plain(environment)}-{panel.column}", panel.title, panel.drawn.meaning, draw, operators, folder)
         )
 
     rows = [

@@ -13,6 +13,7 @@ from softbellman.extras import MissingExtra
 from softbellman.report.svg import svg_text
 from softbellman.study.files import read_metrics
 from softbellman.study.store import Study
+from softbellman.training import metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,59 +48,27 @@ def look(number: int) -> Look:
 
 
 class Panel(NamedTuple):
-    """A quantity over training: its column in `metrics.csv`, a title, the label of its axis, and what it means.
-
-    Attributes:
-        reference: a value worth a line of its own, or None.
-    """
+    """A quantity over training: its column in `metrics.csv`, and how it is drawn."""
 
     column: str
-    title: str
-    label: str
-    meaning: str
-    reference: float | None = None
+    drawn: metrics.Panel
+
+    @property
+    def title(self) -> str:
+        """Its title."""
+        return self.drawn.title
 
 
-PANELS = (
-    Panel("test_return", "Test score", "raw score a game", "Mean raw score of a test phase's games."),
-    Panel(
-        "overestimation",
-        "Overestimation",
-        "max Q minus realised return",
-        "Values of the states that the test policy visited, minus the return it went on to obtain from them.",
-        0.0,
-    ),
-    Panel(
-        "held_out_value_common",
-        "Value of held-out states",
-        "mean of max Q",
-        "States set apart, the same ones for all runs.",
-    ),
-    Panel("action_gap", "Action gap", "best minus second Q", "How far the best action stands out in those states."),
-    Panel(
-        "operator_gap", "Operator gap", "max Q minus operator", "How far the operator stays below max in those states."
-    ),
-    Panel(
-        "operator_slope",
-        "Operator slope",
-        "γ · l1 norm of its gradient",
-        "How much an error in values grows in one backup; above 1 the operator is locally expansive.",
-        1.0,
-    ),
-    Panel(
-        "gradient_norm",
-        "Gradient norm",
-        "mean l2 norm",
-        "Of the loss in the last layer's weights, over minibatches.",
-    ),
-    Panel(
-        "gradient_variance",
-        "Gradient variance",
-        "mean over weights",
-        "Of each of these weights' gradients, over the same.",
-    ),
-)
-_OF_TRAINING = (PANELS[0], PANELS[2]._replace(column="held_out_value"), PANELS[1], PANELS[6])
+def panels() -> list[Panel]:
+    """Lists the panels of the page, in the order of the measures."""
+    return [Panel(measure.name, measure.panel) for measure in metrics.MEASURES if measure.panel]
+
+
+def _of_training() -> list[Panel]:
+    """Lists the panels that a picture of single runs has; values are of each run's own states."""
+    drawn = {panel.column: panel.drawn for panel in panels()}
+    drawn["held_out_value"] = drawn["held_out_value_common"]
+    return [Panel(name, drawn[name]) for name in ("test_return", "held_out_value", "overestimation", "gradient_norm")]
 
 
 class Curves(NamedTuple):
@@ -152,7 +121,7 @@ def draw_curves(studies: list[Study], path: str | Path) -> Path:
         raise ValueError("no run has finished a test phase yet: there is nothing to draw")
     figure = new_figure(9.6, 6.4)
     unit = step_unit(np.concatenate([table["env_frames"] / table["agent_steps"] for table in tables]))
-    for axis, panel in zip(figure.subplots(2, 2).flat, _OF_TRAINING, strict=True):
+    for axis, panel in zip(figure.subplots(2, 2).flat, _of_training(), strict=True):
         curves = []
         for number, operator in enumerate(operators):
             lines = {
@@ -204,7 +173,7 @@ def draw_panel(
             filled = axis.fill_between(band.x, *edges, color=colour.colour, alpha=0.16, linewidth=0)
             filled.set_gid(f"{name}.o{number}.band")
             bands += edges
-    axis.set(xlabel=unit, ylabel=panel.label, xlim=(0, None))
+    axis.set(xlabel=unit, ylabel=panel.drawn.label, xlim=(0, None))
     axis.xaxis.set_major_formatter(thousands)
     tidy(axis)
     if not any(np.isfinite(line).any() for line in shown):
@@ -212,8 +181,8 @@ def draw_panel(
         return False
     low, high = _limits(shown)
     axis.set_ylim(low, high)
-    if panel.reference is not None and low < panel.reference < high:
-        axis.axhline(panel.reference, color="0.5", linewidth=0.8)
+    if panel.drawn.reference is not None and low < panel.drawn.reference < high:
+        axis.axhline(panel.drawn.reference, color="0.5", linewidth=0.8)
     return any(np.nanmin(edge) < low or np.nanmax(edge) > high for edge in bands)
 
 

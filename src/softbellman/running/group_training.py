@@ -22,7 +22,7 @@ from softbellman.training.checkpoint import Checkpoint, Checkpoints
 from softbellman.training.evaluation import TestPhase
 from softbellman.training.lanes import Run
 from softbellman.training.loop import LAYOUT, Loop
-from softbellman.training.metrics import MetricsRow
+from softbellman.training.metrics import Row, columns
 
 HINT = (
     "lower learner.learning_rate, clip rewards (learner.reward_clip 1), or give learner.huber_delta a bound that the "
@@ -45,7 +45,7 @@ def train_group(
     group: Group,
     *,
     on_progress: Callable[[int], None] = _say_nothing,
-    on_row: Callable[[int, MetricsRow, TestPhase], None] = _say_nothing,
+    on_row: Callable[[int, Row, TestPhase], None] = _say_nothing,
     on_note: Callable[[str], None] = _say_nothing,
     on_resumed: Callable[[int, list[str], dict[str, Any]], None] = _say_nothing,
     inexact: bool = False,
@@ -99,8 +99,7 @@ class _Training:
         loop = stack.enter_context(closing(self._make_loop()))
         notes = [] if saved is None else self._restore(loop, saved, inexact=inexact)
         rows = [()] * len(self.group.runs) if saved is None else saved.facts["rows"]
-        columns = MetricsRow._fields
-        self.writers = [RunWriter(run, columns, own) for run, own in zip(self.group.runs, rows, strict=True)]
+        self.writers = [RunWriter(run, columns(), own) for run, own in zip(self.group.runs, rows, strict=True)]
         if saved is not None:
             on_resumed(loop.agent_steps, notes, self.provenance)
             self.on_note(f"goes on from agent step {loop.agent_steps:,}" + ("" if notes else ", exactly as it was"))
@@ -172,7 +171,7 @@ class _Training:
         for index, (row, phase) in loop.test(stop.check).items():
             writer = self.writers[index]
             self._write(partial(writer.row, row))
-            self._write(partial(writer.params, loop.params(index), row.agent_steps, row.updates, phase.mean))
+            self._write(partial(writer.params, loop.params(index), row["agent_steps"], row["updates"], phase.mean))
             self.on_row(index, row, phase)
         if not self.saved_steps and all(writer.is_complete for writer in self.writers):
             self._save(loop)  # the first, so that a run with rows can always go on

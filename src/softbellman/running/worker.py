@@ -62,7 +62,7 @@ def work(study: Path, group: str, *, inexact: bool, send: Callable[..., None]) -
             open_group(opened, group),
             on_progress=on_progress,
             on_row=lambda index, row, phase: send(
-                "row", run=index, epoch=row.epoch, score=phase.mean, games=len(phase.scores)
+                "row", run=index, epoch=row["epoch"], score=phase.mean, games=len(phase.scores)
             ),
             on_note=lambda text: send("note", text=text),
             on_resumed=lambda steps, notes, made: send("resumed", agent_steps=steps, notes=notes, provenance=made),

@@ -12,7 +12,7 @@ from softbellman.study.provenance import provenance
 from softbellman.training import checkpoint
 from softbellman.training.checkpoint import Checkpoint, Damaged, State
 from softbellman.training.evaluation import TestPhase
-from softbellman.training.metrics import COUNTS
+from softbellman.training.metrics import counted
 
 
 def read_metrics(path: str | Path) -> dict[str, np.ndarray]:
@@ -27,7 +27,7 @@ def read_metrics(path: str | Path) -> dict[str, np.ndarray]:
             header, *rows = csv.reader(file)
         table = np.array([[float(cell) if cell else np.nan for cell in row] for row in rows]).reshape(-1, len(header))
         columns = dict(zip(header, table.T, strict=True))
-        whole = {name for name in COUNTS & columns.keys() if np.isfinite(columns[name]).all()}
+        whole = {name for name in counted() & columns.keys() if np.isfinite(columns[name]).all()}
         return {name: column.astype(np.int64) if name in whole else column for name, column in columns.items()}
     except (OSError, ValueError, csv.Error) as error:
         raise ValueError(f"{path} can't be read as a table of numbers: {error}") from None

@@ -46,13 +46,13 @@ class RunWriter:
         """Whether all is on disk."""
         return not self._unwritten
 
-    def row(self, values: tuple[Any, ...]) -> None:
-        """Adds a row; None becomes an empty cell.
+    def row(self, row: Mapping[str, Any]) -> None:
+        """Adds a row, by the names of columns; None becomes an empty cell.
 
         Raises:
             OSError: as `flush`; so do the other methods.
         """
-        self.rows.append(["" if value is None else str(value) for value in values])
+        self.rows.append(["" if row[name] is None else str(row[name]) for name in self.columns])
         self._write({"metrics.csv": self._write_rows})
 
     def params(self, params: Any, agent_steps: int, updates: int, test_return: float) -> None:

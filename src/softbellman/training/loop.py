@@ -27,7 +27,7 @@ from softbellman.training.counts import Clock
 from softbellman.training.evaluation import TestPhase
 from softbellman.training.lanes import lane_of, stack
 from softbellman.training.measurement import COMMON_SEED, Ruler, common_states
-from softbellman.training.metrics import MetricsRow
+from softbellman.training.metrics import Row
 from softbellman.training.settings import LoopSettings
 from softbellman.training.snapshot import restored_tree, saved_tree
 from softbellman.training.stage import Stage
@@ -124,7 +124,7 @@ class Loop:
         """Whether an epoch is over that has not been tested yet."""
         return self.loop.test_is_due(self.agent_steps, self.clock.epoch)
 
-    def test(self, on_step: Callable[[], None] | None = None) -> dict[int, tuple[MetricsRow, TestPhase]]:
+    def test(self, on_step: Callable[[], None] | None = None) -> dict[int, tuple[Row, TestPhase]]:
         """Plays a test phase of every run that has not diverged, takes every measurement, and closes the epoch.
 
         Each phase has an environment and random numbers of its own: Deviations D13, D14.
@@ -291,7 +291,7 @@ class Loop:
         common = common_states(self._make_env(COMMON_SEED, True))
         return Ruler(self.network, self.settings, self.loop, common, self.stages[0].frames_per_step)
 
-    def _row(self, ruler: Ruler, clock: Clock, index: int, phase: TestPhase, test_seed: int) -> MetricsRow:
+    def _row(self, ruler: Ruler, clock: Clock, index: int, phase: TestPhase, test_seed: int) -> Row:
         number, lane = divmod(index, self._width)
         stage = self.stages[number]
         count = self.loop.gradient_batches if stage.stored(lane, clock) else 0  # none are if the replay was not saved

@@ -11,10 +11,11 @@ from softbellman.learning.learner import LearnerState
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings
-from softbellman.training.counts import Clock, Counts, mean
+from softbellman.training import metrics
+from softbellman.training.counts import Clock, Counts
 from softbellman.training.evaluation import TestPhase
 from softbellman.training.lanes import Run
-from softbellman.training.metrics import MetricsRow
+from softbellman.training.metrics import Measured, Row
 from softbellman.training.settings import LoopSettings
 
 COMMON_SEED, COMMON_STATES, COMMON_STRIDE = 20190609, 320, 5
@@ -48,7 +49,7 @@ class Ruler(NamedTuple):
         state: LearnerState,
         held_out: Any,
         batches: list[Transition],
-    ) -> MetricsRow:
+    ) -> Row:
         """Takes every measurement of a run.
 
         Args:
@@ -71,29 +72,22 @@ class Ruler(NamedTuple):
             gradients = dict(
                 diagnostics.gradient_statistics(state, run.operator, batches, self.network, self.settings.update)
             )
-        return MetricsRow(
-            epoch=clock.epoch,
-            agent_steps=clock.agent_steps,
-            env_frames=clock.agent_steps * self.frames_per_step,
-            updates=clock.updates,
-            episodes=int(counts.episodes),
-            test_return=phase.mean,
-            test_episodes=len(phase.scores),
-            test_unfinished=int(phase.unfinished),
-            train_return=mean(counts.return_sum, counts.finished),
-            train_clipped_return=mean(counts.clipped_return_sum, counts.finished),
-            held_out_value_common=common["held_out_value"],
-            realised_return=phase.realised_return,
-            overestimation=phase.overestimation,
-            loss=mean(counts.loss_sum, counts.losses),
-            epsilon=float(learner.epsilon_at(clock.agent_steps, self.settings)),
-            operator_parameter=next((float(leaf) for leaf in jax.tree.leaves(run.operator)), None),
-            test_epsilon=self.loop.test_epsilon,
-            test_seed=test_seed,
-            seconds=seconds,
-            **values,
-            **gradients,
+        measured = Measured(
+            run,
+            clock,
+            counts,
+            phase,
+            test_seed,
+            seconds,
+            self.frames_per_step,
+            self.loop.test_epsilon,
+            float(learner.epsilon_at(clock.agent_steps, self.settings)),
+            values,
+            common,
+            gradients,
+            tuple(float(leaf) for leaf in jax.tree.leaves(run.operator)),
         )
+        return {measure.name: measure.of(measured) for measure in metrics.MEASURES}
 
 
 def common_states(env: HostEnv) -> np.ndarray:

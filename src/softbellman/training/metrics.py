@@ -1,74 +1,216 @@
-"""The row that every run writes after every test phase: the columns of `metrics.csv`, defined once."""
+"""Measures: each quantity of a test phase is one entry here, which gives its column, its meaning and its panel."""
 
-from typing import NamedTuple, get_type_hints
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
+"""One test phase of one run, by the names of `MEASURES`. None: the quantity could not be had, which is not 0."""
 
 
-class MetricsRow(NamedTuple):
-    """One test phase of one run. None is an empty cell: the quantity could not be had, which is not 0.
+class Measured(NamedTuple):
+    """What measures are taken from.
 
     Attributes:
-        epoch: test phases so far, from 1.
-        agent_steps: decisions of the agent in training so far, the random ones included.
-        env_frames: emulator frames in training, `agent_steps` times the frames of a step.
-        updates: updates of the online network so far.
-        episodes: whole games finished in training so far.
-        test_return: mean raw score of the test phase's games.
-        test_episodes: games behind it.
-        test_unfinished: 1 if no game ended within the test budget, and the score is of the unfinished one; else 0.
-        train_return: mean raw score of the training games that ended in this epoch.
-        train_clipped_return: the same with each reward clipped as the learner clips it.
-        held_out_value: see `ValueStatistics`, on the run's own held-out states.
-        held_out_value_common: the same on states that all runs of a game share.
-        held_out_operator_value: see `ValueStatistics`.
-        realised_return: discounted clipped return that the test policy obtained from the states it visited.
-        overestimation: `max_a Q_online` at those states, minus that return.
-        gradient_norm: see `GradientStatistics`.
-        gradient_variance: see `GradientStatistics`.
-        gradient_mean: see `GradientStatistics`.
-        gradient_norm_of_mean: see `GradientStatistics`.
-        action_gap: see `ValueStatistics`.
-        policy_entropy: see `ValueStatistics`, in nats.
-        operator_gap: see `ValueStatistics`.
-        operator_slope: see `ValueStatistics`.
-        q_std: see `ValueStatistics`.
-        loss: mean loss of this epoch's updates, summed or averaged over the minibatch as the learner does.
-        epsilon: exploration rate at the end of the epoch.
-        operator_parameter: tau or omega, where the operator has one.
-        test_epsilon: exploration rate of the test phase.
+        run: the run, with its operator.
+        clock: the clock of its group, the epoch that is over counted.
+        counts: its counts.
+        phase: its test phase.
         test_seed: seed of the test phase's games.
-        seconds: wall-clock time of the run so far, tests included.
+        seconds: wall-clock time so far.
+        frames_per_step: frames of an agent step.
+        test_epsilon: exploration rate of the test phase.
+        epsilon: exploration rate of training.
+        values: `ValueStatistics` on the run's own held-out states, by name.
+        common: the same on states that all runs of a game share.
+        gradients: `GradientStatistics` by name, each None where there were no minibatches.
+        parameters: the numbers that its operator has.
     """
 
-    epoch: int
-    agent_steps: int
-    env_frames: int
-    updates: int
-    episodes: int
-    test_return: float | None
-    test_episodes: int
-    test_unfinished: int
-    train_return: float | None
-    train_clipped_return: float | None
-    held_out_value: float | None
-    held_out_value_common: float | None
-    held_out_operator_value: float | None
-    realised_return: float | None
-    overestimation: float | None
-    gradient_norm: float | None
-    gradient_variance: float | None
-    gradient_mean: float | None
-    gradient_norm_of_mean: float | None
-    action_gap: float | None
-    policy_entropy: float | None
-    operator_gap: float | None
-    operator_slope: float | None
-    q_std: float | None
-    loss: float | None
-    epsilon: float
-    operator_parameter: float | None
-    test_epsilon: float
+    run: Any
+    clock: Any
+    counts: Any
+    phase: Any
     test_seed: int
     seconds: float
+    frames_per_step: int
+    test_epsilon: float
+    epsilon: float
+    values: Mapping[str, float]
+    common: Mapping[str, float]
+    gradients: Mapping[str, float | None]
+    parameters: tuple[float, ...]
 
 
-COUNTS = frozenset(name for name, kind in get_type_hints(MetricsRow).items() if kind is int)
+class Panel(NamedTuple):
+    """A quantity over training, as the page draws it.
+
+    Attributes:
+        title: the title.
+        label: the label of its axis.
+        meaning: what it is, in a sentence.
+        reference: a value worth a line of its own, or None.
+    """
+
+    title: str
+    label: str
+    meaning: str
+    reference: float | None = None
+
+
+class Measure(NamedTuple):
+    """A quantity that is measured after each test phase.
+
+    Attributes:
+        name: its column in `metrics.csv`.
+        meaning: what it is, for the documentation.
+        of: takes it.
+        panel: how the page draws it; None: it does not.
+        counts: it is a whole number in every row.
+    """
+
+    name: str
+    meaning: str
+    of: Callable[[Measured], float | int | None]
+    panel: Panel | None = None
+    counts: bool = False
+
+
+def _mean(total: Any, count: Any) -> float | None:
+    return float(total) / int(count) if count else None
+
+
+def _value(name: str, meaning: str, panel: Panel | None = None) -> Measure:
+    return Measure(name, meaning, lambda m: m.values[name], panel)
+
+
+def _gradient(name: str, meaning: str, panel: Panel | None = None) -> Measure:
+    return Measure(name, meaning, lambda m: m.gradients[name], panel)
+
+
+MEASURES: tuple[Measure, ...] = (
+    Measure("epoch", "test phases so far, from 1", lambda m: m.clock.epoch, counts=True),
+    Measure(
+        "agent_steps",
+        "decisions of the agent in training so far, the random ones included",
+        lambda m: m.clock.agent_steps,
+        counts=True,
+    ),
+    Measure(
+        "env_frames",
+        "emulator frames in training, `agent_steps` times the frames of a step",
+        lambda m: m.clock.agent_steps * m.frames_per_step,
+        counts=True,
+    ),
+    Measure("updates", "updates of the online network so far", lambda m: m.clock.updates, counts=True),
+    Measure("episodes", "whole games finished in training so far", lambda m: int(m.counts.episodes), counts=True),
+    Measure(
+        "test_return",
+        "mean raw undiscounted score of finished test games, at `loop.test_epsilon`; an unfinished one counts, "
+        "flagged, only if it is the only one; without any the cell is empty, never 0 or NaN",
+        lambda m: m.phase.mean,
+        Panel("Test score", "raw score a game", "Mean raw score of a test phase's games."),
+    ),
+    Measure("test_episodes", "games behind it", lambda m: len(m.phase.scores), counts=True),
+    Measure(
+        "test_unfinished",
+        "1 if no game ended within the test budget, and the score is of the unfinished one; else 0",
+        lambda m: int(m.phase.unfinished),
+        counts=True,
+    ),
+    Measure(
+        "train_return",
+        "mean raw score of the training games that ended in this epoch",
+        lambda m: _mean(m.counts.return_sum, m.counts.finished),
+    ),
+    Measure(
+        "train_clipped_return",
+        "the same with each reward clipped as the learner clips it",
+        lambda m: _mean(m.counts.clipped_return_sum, m.counts.finished),
+    ),
+    _value("held_out_value", "mean over the run's own held-out states of `max_a Q_online`, for every operator"),
+    Measure(
+        "held_out_value_common",
+        "the same on states that all runs of a game share",
+        lambda m: m.common["held_out_value"],
+        Panel("Value of held-out states", "mean of max Q", "States set apart, the same ones for all runs."),
+    ),
+    _value("held_out_operator_value", "the same of `op(Q_target, Q_online)`, as the operator would enter a target"),
+    Measure(
+        "realised_return",
+        "discounted return, of rewards as the learner sees them, that the test policy obtained from the states it "
+        "visited, cut where training sees an end; states near the end of the budget are left out",
+        lambda m: m.phase.realised_return,
+    ),
+    Measure(
+        "overestimation",
+        "`max_a Q_online` at those states minus `realised_return`",
+        lambda m: m.phase.overestimation,
+        Panel(
+            "Overestimation",
+            "max Q minus realised return",
+            "Values of the states that the test policy visited, minus the return it went on to obtain from them.",
+            0.0,
+        ),
+    ),
+    _gradient(
+        "gradient_norm",
+        "mean l2 norm of the gradient in the last layer's weights, of the loss that is trained with (on Atari summed, "
+        "elsewhere a mean), over `loop.gradient_batches` minibatches",
+        Panel("Gradient norm", "mean l2 norm", "Of the loss in the last layer's weights, over minibatches."),
+    ),
+    _gradient(
+        "gradient_variance",
+        "variance of each coordinate over these, averaged over coordinates, as the authors' code logs it",
+        Panel("Gradient variance", "mean over weights", "Of each of these weights' gradients, over the same."),
+    ),
+    _gradient("gradient_mean", "mean over these and over coordinates, as the authors' code logs it"),
+    _gradient("gradient_norm_of_mean", "l2 norm of the mean gradient over these"),
+    _value(
+        "action_gap",
+        "mean over held-out states of the best minus the second value",
+        Panel("Action gap", "best minus second Q", "How far the best action stands out in those states."),
+    ),
+    _value("policy_entropy", "mean entropy of `op.weights`, in nats"),
+    _value(
+        "operator_gap",
+        "mean of max minus operator",
+        Panel("Operator gap", "max Q minus operator", "How far the operator stays below max in those states."),
+    ),
+    _value(
+        "operator_slope",
+        "mean of gamma times the l1 norm of `op.gradient`",
+        Panel(
+            "Operator slope",
+            "γ · l1 norm of its gradient",
+            "How much an error in values grows in one backup; above 1 the operator is locally expansive.",
+            1.0,
+        ),
+    ),
+    _value("q_std", "mean standard deviation of `Q_online` over actions, the scale that gives tau its meaning"),
+    Measure(
+        "loss",
+        "mean loss of this epoch's updates, summed or averaged over the minibatch as the learner does",
+        lambda m: _mean(m.counts.loss_sum, m.counts.losses),
+    ),
+    Measure("epsilon", "exploration rate at the end of the epoch", lambda m: m.epsilon),
+    Measure("operator_parameter", "tau or omega, where the operator has one", lambda m: next(iter(m.parameters), None)),
+    Measure("test_epsilon", "exploration rate of the test phase", lambda m: m.test_epsilon),
+    Measure("test_seed", "seed of the test phase's games", lambda m: m.test_seed, counts=True),
+    Measure("seconds", "wall-clock time of the run so far, tests included", lambda m: m.seconds),
+)
+
+
+def columns() -> tuple[str, ...]:
+    """Return the columns of `metrics.csv`."""
+    return tuple(measure.name for measure in MEASURES)
+
+
+def counted() -> frozenset[str]:
+    """Return those of them that hold whole numbers."""
+    return frozenset(measure.name for measure in MEASURES if measure.counts)
+
+
+def documented() -> str:
+    """Return the table of measures in Markdown, as docs/measures.md has it."""
+    rows = [f"| `{measure.name}` | {measure.meaning} |" for measure in MEASURES]
+    return "\n".join(["| column | meaning |", "|---|---|", *rows, ""])
