@@ -42,9 +42,8 @@ def one_of(replay, run):
 
 def drawn(replay, filled, batch=1_000):
     keys = jnp.stack([jax.random.key(run) for run in range(RUNS)])
-    return jax.vmap(lambda replay, key: device_replay.draw(replay, key, jnp.int32(filled), batch, (2,), np.float32))(
-        replay, keys
-    )
+    words = jax.vmap(lambda key: jax.random.bits(key, (batch,)))(keys)
+    return jax.vmap(lambda *given: device_replay.draw(*given, jnp.int32(filled), (2,), np.float32))(replay, words)
 
 
 @pytest.mark.parametrize("steps", [1, 3, 5, 7, 23])
@@ -69,10 +68,10 @@ def test_draws_are_uniform_and_a_runs_own():
 
 
 def test_one_of_several_runs_draws_as_if_it_were_alone():
-    replay, key = filled_by(5), jax.random.key(7)
+    replay, words = filled_by(5), jax.random.bits(jax.random.key(7), (50,))
     for run in range(RUNS):
-        batch = device_replay.draw(replay, key, jnp.int32(6), 50, (2,), np.float32, of=(jnp.int32(run),))
-        alone = device_replay.draw(one_of(replay, run), key, jnp.int32(6), 50, (2,), np.float32)
+        batch = device_replay.draw(replay, words, jnp.int32(6), (2,), np.float32, of=(jnp.int32(run),))
+        alone = device_replay.draw(one_of(replay, run), words, jnp.int32(6), (2,), np.float32)
         jax.tree.map(np.testing.assert_array_equal, batch, alone)
 
 

@@ -20,6 +20,11 @@ GOES_ON, LIFE_LOST, TERMINATED, TRUNCATED, BOTH = "goes on", "life lost", "termi
 EVENTS = (GOES_ON, LIFE_LOST, TERMINATED, TRUNCATED, BOTH)
 
 
+def words(rng, size):
+    """Random words, as a minibatch is drawn with."""
+    return rng.integers(2**32, size=size, dtype=np.uint32)
+
+
 class Recorder:
     """Plays scripted events into a `FrameReplay` and writes everything down: the oracle.
 
@@ -167,7 +172,7 @@ def test_l1_stored_frames_are_transitions_plus_episodes(stack):
 
 
 def test_l4_bytes_needed_is_exactly_what_is_allocated():
-    assert FrameReplay.bytes_needed(1_000_000, (4, 84, 84), np.uint8, 4) == 7_056_000_000 + 14_000_000 <= 7.2e9
+    assert FrameReplay.bytes_needed(1_000_000, (4, 84, 84), np.uint8, 4) == 7_056_000_000 + 21_000_000 <= 7.2e9
     for stack, shape in ((4, (4, 84, 84)), (None, (10, 10, 4))):
         replay = FrameReplay(60, obs_shape=shape, obs_dtype=np.uint8, stack=stack, gamma=1.0, num_envs=3)
         arrays = [value for name, value in vars(replay).items() if isinstance(value, np.ndarray) and name[0] != "_"]
@@ -195,13 +200,13 @@ def test_l4_memory_grows_by_one_copy_of_each_frame_then_stays_flat():
     for t in range(10 * capacity):
         replay.add(actions, steps[t % 100 == 99])
         if t % 1000 == 0:
-            assert replay.sample(rng, 32).obs.dtype == np.uint8
+            assert replay.sample(words(rng, 32)).obs.dtype == np.uint8
     assert abs(resident_bytes() - full) < 0.02 * capacity * 7_056
     assert replay.num_frames == capacity
 
 
 def test_l4_ten_terabytes_are_refused_with_both_numbers_and_the_field():
-    capacity = 10 * 10**12 // 7_070
+    capacity = 10 * 10**12 // 7_077
     with pytest.raises(MemoryError, match=r"bytes needed .* available .* lower capacity"):
         pixels(capacity)
     with pytest.raises(
@@ -240,16 +245,16 @@ def test_l23_no_sample_spans_the_write_head_or_an_empty_slot(stack, capacity, en
     rng = np.random.default_rng(stack)
     recorder, p_values = Recorder(capacity, stack=stack), []
     with pytest.raises(RuntimeError, match="no transition"):
-        recorder.replay.sample(rng, 1)
+        recorder.replay.sample(words(rng, 1))
     for t in range(35):
         recorder.add(end if t % 9 == 8 else GOES_ON)
         expected = recorder.expected()
         assert len(recorder.replay) == sum(expected.values())
         if not expected:
             with pytest.raises(RuntimeError, match="no transition"):
-                recorder.replay.sample(rng, 1)
+                recorder.replay.sample(words(rng, 1))
             continue
-        drawn = as_counter(recorder.replay.sample(rng, 2_000))
+        drawn = as_counter(recorder.replay.sample(words(rng, 2_000)))
         assert set(drawn) == set(expected)
         for obs, _, _, _, next_obs in drawn:
             history = [frame for frame in obs if frame]
@@ -265,27 +270,48 @@ def test_l23_uniform_over_environments_of_unequal_length(stack):
     recorder = Recorder(40, stack=stack, num_envs=3)
     for t in range(30):
         recorder.add(GOES_ON, TERMINATED, TRUNCATED if t % 4 == 3 else LIFE_LOST)
-    drawn = as_counter(recorder.replay.sample(np.random.default_rng(5), 60_000))
+    drawn = as_counter(recorder.replay.sample(words(np.random.default_rng(5), 60_000)))
     assert set(drawn) == set(recorder.expected())
     assert chisquare(list(drawn.values())).pvalue > 0.001
 
 
-def test_l23_one_valid_transition_among_many_slots_is_found_without_spinning():
-    class CountingGenerator(np.random.Generator):
-        calls = 0
-
-        def integers(self, *args, **kwargs):
-            self.calls += 1
-            return super().integers(*args, **kwargs)
-
+def test_l23_one_valid_transition_among_many_slots_is_found():
     recorder = Recorder(4_000, stack=4)
     recorder.add(GOES_ON)
     for _ in range(3_000):
         recorder.start()
-    rng = CountingGenerator(np.random.PCG64(0))
-    batch = recorder.replay.sample(rng, 8)
+    batch = recorder.replay.sample(words(np.random.default_rng(0), 8))
     assert set(as_counter(batch)) == set(recorder.expected()) and batch.obs.shape == (8, 4)
-    assert rng.calls <= 9
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_transitions_are_numbered_as_they_come_and_the_newest_takes_the_number_of_the_oldest(num_envs):
+    """As in a ring of transitions: number `k` holds the latest of those that came `k`-th in a round."""
+    ring = 7
+    recorder = Recorder(ring, stack=None, num_envs=num_envs)
+    for t in range(40):
+        recorder.add(*[LIFE_LOST if t % 5 == 4 else GOES_ON] * num_envs)
+        held = min(t + 1, ring - 1) * num_envs  # one frame of each ring is the one acted on next
+        assert len(recorder.replay) == held
+        numbered = recorder.replay.sample(np.arange(2 * held, dtype=np.uint32)).obs
+        latest = [max(m for m in range(t + 1) if m % (ring - 1) == turn) for turn in range(held // num_envs)]
+        in_order = [recorder.happened[env][m][0][0][0] for m in latest for env in range(num_envs)]
+        assert numbered.tolist() == in_order * 2
+
+
+def test_the_numbers_of_transitions_are_saved_with_them():
+    recorder, again = Recorder(12, stack=2, num_envs=2), Recorder(12, stack=2, num_envs=2)
+    for t in range(25):
+        recorder.add(TERMINATED if t % 4 == 3 else GOES_ON, TRUNCATED if t % 7 == 6 else GOES_ON)
+    saved = {name: [part.copy() for part in parts] for name, parts in recorder.replay.filled().items()}
+
+    def read(name, views):
+        for view, part in zip(views, saved[name], strict=True):
+            view[:] = part
+
+    again.replay.refill(recorder.replay.written, read)
+    drawn = np.arange(len(recorder.replay), dtype=np.uint32)
+    np.testing.assert_array_equal(again.replay.sample_indices(drawn), recorder.replay.sample_indices(drawn))
 
 
 def test_l24_one_array_mutated_by_the_environment_is_copied():
@@ -308,7 +334,7 @@ def test_l24_indices_and_storage_are_left_unchanged_by_gather():
     recorder = Recorder(10, stack=4)
     for t in range(25):
         recorder.add(TERMINATED if t % 5 == 4 else GOES_ON)
-    indices = recorder.replay.sample_indices(np.random.default_rng(0), 50)
+    indices = recorder.replay.sample_indices(words(np.random.default_rng(0), 50))
     given, frames = indices.copy(), recorder.replay.frames.copy()
     batch = recorder.replay.gather(indices)
     batch.obs[:] = batch.next_obs[:] = -1
@@ -411,7 +437,7 @@ def test_the_sampleable_set_is_exactly_what_is_still_stored(data):
         assert len(recorder.replay) == sum(expected.values())
         assert recorder.replay.num_frames == sum(min(len(seen), ring) for seen in recorder.frames_seen)
     if expected:
-        assert set(as_counter(recorder.replay.sample(np.random.default_rng(0), 64))) <= set(expected)
+        assert set(as_counter(recorder.replay.sample(words(np.random.default_rng(0), 64)))) <= set(expected)
 
 
 # ---------------------------------------------------------------------------------------------------- the edges
@@ -423,7 +449,7 @@ def test_a_batch_has_the_documented_shapes_and_dtypes_and_one_seed_gives_one_bat
     replay.start(obs)
     for _ in range(10):
         replay.add(np.array([17, 2], np.uint8), Step(obs, obs, **flags(num_envs=2)))
-    batch, again = (replay.sample(np.random.default_rng(3), 32) for _ in range(2))
+    batch, again = (replay.sample(words(np.random.default_rng(3), 32)) for _ in range(2))
     assert batch.obs.shape == batch.next_obs.shape == (32, 4, 84, 84)
     assert [part.dtype for part in batch] == [np.uint8, np.int32, np.float32, np.float32, np.uint8]
     assert np.shares_memory(batch.obs, batch.next_obs) and not np.shares_memory(batch.obs, replay.frames)

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -25,6 +26,7 @@ from softbellman.study import provenance, writer
 from softbellman.study.matching import require_within
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
+from softbellman.training.checkpoint import Checkpoint, State, save
 from softbellman.training.loop import Diverged
 
 from ..studies import TINY
@@ -214,6 +216,20 @@ def test_a_study_json_that_was_changed_meanwhile_is_refused(begun):
     with pytest.raises(ValueError, match=rf"other settings: learner.learning_rate {then} then, 0.5 now"):
         train_study(Study(begun.path))
     assert checkpoints(begun) == files and len(rows(begun)) == 1
+
+
+@pytest.mark.parametrize("layout", [None, 1, "another"], ids=str)
+def test_a_checkpoint_of_another_version_is_refused_with_the_version_to_use(begun, layout):
+    """Its arrays have other names, or its minibatches were drawn otherwise: to begin again would be no answer."""
+    path = checkpoints(begun)[-1]
+    saved = Checkpoint(path)
+    facts = {name: value for name, value in saved.facts.items() if name != "layout"}
+    facts |= {"layout": layout} if layout else {}
+    save(path, State(facts, {name: [saved.array(name)] for name in saved.names}))
+    made = re.escape(begun.record["provenance"]["versions"]["softbellman"])
+    with pytest.raises(groups.Refused, match=rf"another version of softbellman \({made}\).*go on with that version"):
+        train_study(begun)
+    assert checkpoints(begun)[-1] == path and not list(begun.path.rglob("*.before-*"))
 
 
 def test_l22_without_the_replay_it_goes_on_with_an_empty_one_and_says_so(tmp_path):

@@ -25,9 +25,13 @@ FIVE = (10.0, 2.0, 3.0, 4.0, 5.0)
 
 @dataclasses.dataclass(frozen=True)
 class CorridorRules:
-    """States in a row: action 1 goes on, action 0 stays; each step pays its state's reward; the last step ends it."""
+    """States in a row: action 1 goes on, action 0 stays; each step pays its state's reward; the last step ends it.
+
+    Unless it `ends`, the first state comes after the last.
+    """
 
     rewards: tuple[float, ...]
+    ends: bool
 
     num_actions = 2
     obs_dtype = np.dtype(np.bool_)
@@ -43,7 +47,7 @@ class CorridorRules:
 
     def advance(self, play, action, words):
         after = play + action
-        return after % len(self.rewards), jnp.asarray(self.rewards)[play], after == len(self.rewards)
+        return after % len(self.rewards), jnp.asarray(self.rewards)[play], (after == len(self.rewards)) & self.ends
 
     def observe(self, play):
         return jnp.arange(len(self.rewards)) == play
@@ -53,10 +57,11 @@ class CorridorRules:
 class Corridor(DeviceGame):
     rewards: tuple[float, ...] = FIVE
     max_steps: int | None = None
+    ends: bool = True
 
     @property
     def rules(self):
-        return CorridorRules(self.rewards)
+        return CorridorRules(self.rewards, self.ends)
 
     num_actions = 2
     obs_dtype = np.dtype(np.bool_)

@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 
 from softbellman import operators as ops
-from softbellman.envs.hosted import HostedEnv
-from softbellman.training import checkpoint, device_program, streams
+from softbellman.training import checkpoint, device_program
 from softbellman.training.checkpoint import Checkpoint, Damaged
-from softbellman.training.host_stage import HostStage, host_loop
-from softbellman.training.lanes import Run
 from softbellman.training.loop import Diverged
 
-from .device_probes import LEARNER, LOOP, Corridor, device_loop
+from .device_probes import LEARNER, LOOP, device_loop
 
 ONE = [(ops.softmax(5.0), 0)]
 
@@ -32,56 +29,6 @@ def whole(loop):
 
 def rows(measured):
     return {index: row | {"seconds": 0.0} for index, (row, _) in measured.items()}
-
-
-@pytest.mark.parametrize(
-    ("operator", "num_envs"),
-    [(ops.maximum(), 1), (ops.softmax(5.0), 1), (ops.double(ops.mellowmax(5.0)), 2)],
-    ids=lambda value: str(value),
-)
-def test_both_loops_reach_the_same_parameters(operator, num_envs, monkeypatch):
-    """One learner: the same actions, transitions and minibatches give the same parameters, optimiser and counts."""
-    settings = replace(LEARNER, replay_capacity=2_000)
-    loop = replace(LOOP, num_envs=num_envs, held_out_states=5)
-    on_device = device_loop([(operator, 3)], settings, loop)
-    env = Corridor()
-    network = on_device.network
-
-    def minibatch(self, lane, clock, role, counter):
-        replay = self.replays[lane]
-        key = jax.random.fold_in(streams.key(self.runs[lane].seed, role), counter)
-        in_order = transitions_in_order(replay)
-        words = np.asarray(jax.random.bits(key, (settings.batch_size,)))
-        return replay.gather(in_order[words % len(in_order)])
-
-    monkeypatch.setattr(HostStage, "minibatch", minibatch)
-    on_host = host_loop(
-        [Run(operator, 3)],
-        lambda seed, training: HostedEnv(env, seed=seed, num_envs=num_envs if training else 1, training=training),
-        lambda *_: network,
-        settings,
-        loop,
-    )
-    for steps in (100, 300):
-        on_device.advance(steps)
-        on_host.advance(steps)
-        assert on_device.updates == on_host.updates > 0
-        assert on_device.agent_steps == on_host.agent_steps
-        host_state, device_state = on_host.state(0), on_device.state(0)
-        for ours, theirs in zip(jax.tree.leaves(device_state), jax.tree.leaves(host_state), strict=True):
-            np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
-        on_host.stages[0].settle()
-        assert same(on_device.stages[0].counts(0), on_host.stages[0].counts(0))
-        assert on_host.stages[0].counts(0).episodes > 0
-
-
-def transitions_in_order(replay):
-    """The slots of a host replay's transitions, in the order in which the device's replay numbers them."""
-    ring = replay.capacity // replay.num_envs
-    per_env = [
-        np.flatnonzero(replay.valid[env * ring : (env + 1) * ring]) + env * ring for env in range(replay.num_envs)
-    ]
-    return np.stack(per_env, axis=1).reshape(-1)
 
 
 def test_l16_the_target_is_copied_before_updates_0_p_2p():

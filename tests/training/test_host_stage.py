@@ -71,7 +71,8 @@ def test_l16_the_target_is_copied_before_updates_0_p_2p_and_at_no_other_time(ope
         assert not same(after.params, before.params)
         # The copy comes before the update, which draws from a replay that holds this very step.
         start = before._replace(target_params=before.params) if copied else before
-        batch = replays(loop)[0].sample(streams.generator(0, Role.REPLAY, update), settings.batch_size)
+        key = jax.random.fold_in(streams.key(0, Role.REPLAY), update)
+        batch = replays(loop)[0].sample(np.asarray(streams.words(key, settings.batch_size)))
         expected, _ = learn(start, operator, batch, network=loop.network, settings=settings)
         chex.assert_trees_all_close(expected, after, rtol=1e-5, atol=1e-7)
         assert after.updates == loop.updates == update + 1 and loop.agent_steps == 44 + 4 * update
@@ -81,7 +82,7 @@ def test_an_update_copies_neither_accumulators_nor_parameters():
     """On an Atari network, two copies of the accumulators would take a tenth of an update."""
     loop = make_loop(SOFTMAX, hidden=(113,))
     loop.advance(8)
-    state, batch = loop.state(0), replays(loop)[0].sample(np.random.default_rng(0), 32)
+    state, batch = loop.state(0), replays(loop)[0].sample(np.arange(32, dtype=np.uint32))
     words = (loop.network, loop.settings.update, 1, state._replace(opt_state=()), state.opt_state, SOFTMAX, batch)
     program = host_stage._learn.lower(*words).compile().as_text()
     assert re.search(r"f32\[\d+,113\]\S* fusion\(", program)
@@ -233,10 +234,9 @@ def test_l5_seeds_differ_and_a_seed_repeats():
         kinds["params"][name] = snapshot(loop.params(0))
         loop.advance(100)
         kinds["actions"][name] = np.array(tape(loop))
-        first = streams.generator(loop.runs[0].seed, Role.REPLAY, 0)
-        kinds["minibatch"][name] = replays(loop)[0].sample(first, 16)
-        rng = streams.generator(loop.runs[0].seed, Role.REPLAY, 0)
-        kinds["minibatches of one replay"][name] = replays(loops["0"])[0].sample_indices(rng, 16)
+        first = np.asarray(streams.words(jax.random.fold_in(streams.key(loop.runs[0].seed, Role.REPLAY), 0), 16))
+        kinds["minibatch"][name] = replays(loop)[0].sample(first)
+        kinds["minibatches of one replay"][name] = replays(loops["0"])[0].sample_indices(first)
         kinds["end"][name] = snapshot(loop.state(0))
     for kind, found in kinds.items():
         assert same(found["0"], found["again"]), kind

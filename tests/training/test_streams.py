@@ -21,22 +21,29 @@ def test_l5_every_seed_and_role_has_a_key_of_its_own():
     assert keys[0] == tuple(jax.random.key_data(streams.key(0, Role.INIT)).tolist())
 
 
+def words_of(seed, role, counter, size=3):
+    return np.asarray(streams.words(jax.random.fold_in(streams.key(seed, role), counter), size))
+
+
 def test_l5_every_seed_role_and_counter_has_draws_of_its_own():
-    counters = (0, 1, 2, 10**9, 2**32)
+    counters = (0, 1, 2, 10**9, 2**32 - 1)
     draws = {
-        streams.generator(seed, role, counter).integers(2**60, size=3).tobytes()
-        for seed, role, counter in itertools.product(SEEDS, Role, counters)
+        words_of(seed, role, counter).tobytes() for seed, role, counter in itertools.product(SEEDS, Role, counters)
     }
     assert len(draws) == len(SEEDS) * len(Role) * len(counters)
-    first, again = (streams.generator(3, Role.REPLAY, 7).random(5) for _ in range(2))
-    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(words_of(3, Role.REPLAY, 7), words_of(3, Role.REPLAY, 7))
 
 
-def test_neighbouring_counters_do_not_overlap():
-    """A use may draw much: the next counter's draws lie 2^64 blocks further on."""
-    long = streams.generator(0, Role.REPLAY, 0).integers(2**63, size=100_000)
-    following = streams.generator(0, Role.REPLAY, 1).integers(2**63, size=100_000)
-    assert not set(long.tolist()) & set(following.tolist())
+def test_neighbouring_counters_share_no_words():
+    drawn = [words_of(0, Role.REPLAY, counter, 50) for counter in range(200)]
+    assert len({tuple(pair) for own in drawn for pair in itertools.pairwise(own.tolist())}) == 200 * 49
+
+
+@pytest.mark.parametrize("counter", [0, 1, streams.SPAN - 1, streams.SPAN, 5 * streams.SPAN + 7, 3])
+def test_what_is_drawn_ahead_is_what_each_use_draws_alone(counter):
+    seeds = (0, 3, 2**32 - 1)
+    ahead = streams.Ahead(streams.words, (32,), streams.keys(seeds, Role.REPLAY))
+    np.testing.assert_array_equal(ahead.at(counter), [words_of(seed, Role.REPLAY, counter, 32) for seed in seeds])
 
 
 def test_derived_seeds_differ_and_suit_every_environment():

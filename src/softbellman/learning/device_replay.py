@@ -95,20 +95,18 @@ def write(
 
 def draw(
     replay: DeviceReplay,
-    key: jax.Array,
+    words: jax.Array,
     filled: Any,
-    batch: int,
     obs_shape: tuple[int, ...],
     obs_dtype: Any,
     of: tuple[Any, ...] = (),
 ) -> Transition:
-    """Draws a minibatch, uniformly and with replacement (Deviation D19) from the first `filled` slots.
+    """Returns a transition for each random word, uniformly and with replacement (Deviation D19).
 
     Args:
         replay: the replay.
-        key: a key, consumed.
-        filled: number of slots that hold a transition.
-        batch: transitions in a minibatch, `B`.
+        words: `[B]` uint32, random.
+        filled: number of slots that hold a transition, the first ones.
         obs_shape: shape of an observation.
         obs_dtype: its dtype.
         of: `(run,)` where the arrays have an axis of runs in front; nothing but what is drawn is copied.
@@ -116,7 +114,6 @@ def draw(
     Returns:
         Transitions with `[B]` in front.
     """
-    words = jax.random.bits(key, (batch,))
     indices = (words % jnp.uint32(filled)).astype(jnp.int32)  # uniform to within `filled / 2^32`
     drawn = jax.tree.map(lambda array: array[(*of, indices)], replay)
     return Transition(

@@ -10,8 +10,10 @@ Here one ring of slots per environment holds the frames in the order in which th
 
 The true successor of a game's last action has its own slot (`d`), so `next_obs` is right at a time limit too. A lost
 life ends an episode but not the game: the successor is also the next episode's first frame, and both share a slot.
-`valid` is the whole truth about what may be sampled. It is cleared when a slot that the transition needs is written
-anew, so that no window ever spans the write head, and sampling has nothing else to check.
+A valid slot has a place among the transitions, which are numbered without gaps; sampling looks at nothing else. It
+loses its place when a slot that the transition needs is written anew, so that no window ever spans the write head, and
+the transition with the highest number moves there. So transitions are numbered as they come, and the newest takes the
+number of the one that was dropped for it: as in the replay on the device, wherever both hold the same.
 """
 
 from __future__ import annotations
@@ -26,8 +28,6 @@ from softbellman.memory import available_memory, require_memory
 
 if TYPE_CHECKING:
     from softbellman.envs.step import Step
-
-_REJECTION_ROUNDS = 8
 
 
 class Transition(NamedTuple):
@@ -58,7 +58,9 @@ class FrameReplay:
         frames: `[capacity, *frame_shape]`, environment `e` owns slots `e * ring .. (e + 1) * ring - 1`.
         action, reward, discount: `[capacity]`, the transition that starts at the slot's frame.
         history: `[capacity]`, earlier frames of the episode that a stack ending here reaches, at most `stack - 1`.
-        valid: `[capacity]` bool, the slot starts a transition all of whose frames are stored.
+        place: `[capacity]` int32, the number of the transition that starts at the slot's frame; -1 if there is none all
+            of whose frames are stored.
+        slots: `[capacity]` int32, the slot of each transition, by its number.
         written: frames written so far, one count per environment; the newest is in slot `(written - 1) % ring`.
     """
 
@@ -108,17 +110,18 @@ class FrameReplay:
         self.reward = np.zeros(capacity, np.float32)
         self.discount = np.zeros(capacity, np.float32)
         self.history = np.zeros(capacity, np.uint8)
-        self.valid = np.zeros(capacity, np.bool_)
+        self.place = np.full(capacity, -1, np.int32)
         self.written = [0] * num_envs
         self._ring, self._depth, self._num_valid = capacity // num_envs, depth, 0
+        self.slots = np.zeros(capacity, np.int32)  # of the transitions, by number
         self._offsets = np.arange(1 - depth, 2)  # of a window's frames, from the frame acted on
 
     @staticmethod
     def bytes_needed(capacity: int, obs_shape: tuple[int, ...], obs_dtype: Any, stack: int | None) -> int:
-        """Returns the bytes that a buffer's arrays take once it is full: a frame and 14 bytes for each slot.
+        """Returns the bytes that a buffer's arrays take once it is full: a frame and 21 bytes for each slot.
 
         >>> FrameReplay.bytes_needed(1_000_000, (4, 84, 84), "uint8", stack=4)
-        7070000000
+        7077000000
 
         Raises:
             ValueError: `capacity` is not positive, or `stack` and `obs_shape` do not fit each other.
@@ -126,11 +129,16 @@ class FrameReplay:
         if capacity < 1:
             raise ValueError(f"capacity ({capacity}) must be positive.")
         frame_bytes = math.prod(_frame_shape(obs_shape, stack)) * np.dtype(obs_dtype).itemsize
-        return int(capacity) * (frame_bytes + 4 + 4 + 4 + 1 + 1)
+        return int(capacity) * (frame_bytes + 4 + 4 + 4 + 1 + 4 + 4)
 
     def __len__(self) -> int:
         """Returns the number of transitions that can be sampled now."""
         return self._num_valid
+
+    @property
+    def valid(self) -> np.ndarray:
+        """`[capacity]` bool, the slot starts a transition all of whose frames are stored."""
+        return self.place >= 0
 
     @property
     def num_frames(self) -> int:
@@ -178,7 +186,7 @@ class FrameReplay:
             self.action[slot] = action
             self.reward[slot] = reward
             self.discount[slot] = 0.0 if terminated else self.gamma
-            self.valid[slot] = True
+            self.place[slot], self.slots[self._num_valid] = self._num_valid, slot
             self._num_valid += 1
             if game_ended:
                 self._open_slot(env, successors[env], history)
@@ -186,38 +194,24 @@ class FrameReplay:
             else:
                 self._open_slot(env, successors[env], 0 if terminated or truncated else history)
 
-    def sample(self, rng: np.random.Generator, batch: int) -> Transition:
-        """Returns `batch` transitions, drawn uniformly and with replacement from all that are valid.
+    def sample(self, words: np.ndarray) -> Transition:
+        """Returns a transition for each random word `[B]` uint32, uniformly and with replacement (Deviation D19).
 
         Raises:
             RuntimeError: there is no transition to sample.
         """
-        return self.gather(self.sample_indices(rng, batch))
+        return self.gather(self.sample_indices(words))
 
-    def sample_indices(self, rng: np.random.Generator, batch: int) -> np.ndarray:
-        """Returns the slots `[batch]` int64 of transitions drawn as in `sample`; they hold until the next `add`.
-
-        Draws among the filled slots and rejects those without a transition; where that keeps failing, because next to
-        none has one, the valid slots are listed and drawn from directly.
+    def sample_indices(self, words: np.ndarray) -> np.ndarray:
+        """Returns the slots `[B]` int64 of transitions drawn as in `sample`; they hold until the next `add`.
 
         Raises:
             RuntimeError: there is no transition to sample.
         """
         if not self._num_valid:
             raise RuntimeError(f"no transition to sample: the replay holds {self.num_frames} frames and no transition.")
-        filled = min(max(self.written), self._ring)
-        indices, found = np.empty(batch, np.int64), 0
-        for _ in range(_REJECTION_ROUNDS):
-            env, slot = np.divmod(rng.integers(self.num_envs * filled, size=batch), filled)
-            drawn = env * self._ring + slot
-            drawn = drawn[self.valid[drawn]][: batch - found]
-            indices[found : found + drawn.size] = drawn
-            found += drawn.size
-            if found == batch:
-                return indices
-        valid = np.flatnonzero(self.valid)
-        indices[found:] = valid[rng.integers(valid.size, size=batch - found)]
-        return indices
+        numbers = words % np.uint32(self._num_valid)  # uniform to within `len(self) / 2^32`
+        return self.slots[numbers].astype(np.int64)
 
     def gather(self, indices: np.ndarray) -> Transition:
         """Returns the transitions at `indices` `[B]`, as given by `sample_indices`; `indices` is left unchanged.
@@ -227,7 +221,7 @@ class FrameReplay:
         Raises:
             IndexError: a slot holds no transition that is complete.
         """
-        if not self.valid[indices].all():
+        if (self.place[indices] < 0).any():
             raise IndexError("indices must be slots of stored transitions: take them from sample_indices().")
         env, slot = np.divmod(indices, self._ring)
         slots = (slot[:, None] + self._offsets) % self._ring + (env * self._ring)[:, None]
@@ -241,7 +235,7 @@ class FrameReplay:
     def filled(self) -> dict[str, list[np.ndarray]]:
         """Returns the slots that hold a frame, as views by array, one for each environment: all there is to save."""
         parts = [slice(env * self._ring, env * self._ring + min(n, self._ring)) for env, n in enumerate(self.written)]
-        arrays = {name: getattr(self, name) for name in ("frames", "action", "reward", "discount", "history", "valid")}
+        arrays = {name: getattr(self, name) for name in ("frames", "action", "reward", "discount", "history", "place")}
         return {name: [array[part] for part in parts] for name, array in arrays.items()}
 
     def refill(self, written: list[int], read: Callable[[str, list[np.ndarray]], None]) -> None:
@@ -257,11 +251,12 @@ class FrameReplay:
         counts = all(isinstance(count, int) and count >= 1 for count in written)
         if len(written) != self.num_envs or not counts:
             raise ValueError(f"written ({written}) must count the frames of each of {self.num_envs} environments.")
-        self.valid[:] = False
+        self.place[:] = -1
         self.written = list(written)
         for name, views in self.filled().items():
             read(name, views)
-        self._num_valid = int(self.valid.sum())
+        slots = np.flatnonzero(self.valid)
+        self.slots[self.place[slots]], self._num_valid = slots, slots.size
 
     def _open_slot(self, env: int, frame: np.ndarray, history: int) -> None:
         """Writes `frame` over the oldest slot of `env`, after dropping the transitions that need what it held."""
@@ -270,12 +265,18 @@ class FrameReplay:
             slot = first + (oldest + later) % self._ring
             if self.history[slot] < later:
                 break  # an episode began in between: no stack from here on reaches back to the oldest frame
-            if self.valid[slot]:
-                self.valid[slot] = False
-                self._num_valid -= 1
+            if self.place[slot] >= 0:
+                self._drop(slot)
         self.frames[first + oldest] = frame
         self.history[first + oldest] = history
         self.written[env] += 1
+
+    def _drop(self, slot: int) -> None:
+        """Takes a transition's number away, and gives it to the one with the highest."""
+        self._num_valid -= 1
+        number, last = self.place[slot], self.slots[self._num_valid]
+        self.slots[number], self.place[last] = last, number
+        self.place[slot] = -1
 
     def _newest_frames(self, name: str, obs: np.ndarray) -> np.ndarray:
         """Returns the newest frame of each observation, `[E, *frame_shape]`, after checking shape and dtype."""

@@ -18,7 +18,7 @@ from softbellman.learning.learner import LearnerState, Schedule
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import UpdateSettings
-from softbellman.training import counts
+from softbellman.training import counts, streams
 from softbellman.training.counts import Counts
 from softbellman.training.lanes import over_lanes
 
@@ -106,7 +106,8 @@ def learn(
             done = now.agent_steps + steps * num_envs
             key = jax.random.fold_in(keys.replay, first_update + number)
             filled = jnp.minimum(done - moment.replay_from, setting.replay_capacity)
-            batch = device_replay.draw(world.replay, key, filled, setting.batch_size, env.obs_shape, env.obs_dtype)
+            words = streams.words(key, setting.batch_size)
+            batch = device_replay.draw(world.replay, words, filled, env.obs_shape, env.obs_dtype)
             state, metrics = learner.learn_step(state, operator, batch, setting.network, setting.update)
             return state, world._replace(counts=counts.with_loss(world.counts, metrics.loss, done, jnp))
 
@@ -132,9 +133,7 @@ def _steps(setting: Setting, world: World, params: Any, keys: Keys, moment: Mome
     return jax.lax.fori_loop(0, steps, step, world)
 
 
-@partial(jax.jit, static_argnames=("env", "size"))
-def minibatch(
-    env: DeviceEnv, replay: DeviceReplay, of: tuple[Any, ...], key: jax.Array, filled: Any, size: int
-) -> Transition:
-    """Draws a minibatch `[size]` for one run of a block, outside training; `of` is its lane, where there are lanes."""
-    return device_replay.draw(replay, key, filled, size, env.obs_shape, env.obs_dtype, of=of)
+@partial(jax.jit, static_argnames=("env",))
+def minibatch(env: DeviceEnv, replay: DeviceReplay, of: tuple[Any, ...], words: jax.Array, filled: Any) -> Transition:
+    """Draws a minibatch for one run of a block, outside training; `of` is its lane, where there are lanes."""
+    return device_replay.draw(replay, words, filled, env.obs_shape, env.obs_dtype, of=of)

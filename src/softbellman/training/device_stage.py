@@ -43,13 +43,8 @@ def device_loop(
 ) -> Loop:
     """Allocates the replays of a group, makes its networks and starts the first games.
 
-    Args:
-        runs: the group; operators must have the same structure.
-        env: the environment.
-        make_env: `make_env(seed, training)`, the same environment on the host.
-        make_network: `make_network(obs_shape, num_actions)`.
-        settings: the learner's numbers.
-        loop: the loop's numbers; `test_episodes` games are played side by side in a test.
+    As `host_loop`, for an environment `env` on the device, which `make_env` makes on the host; in a test,
+    `loop.test_episodes` games are played side by side.
 
     Raises:
         ValueError: if the operators differ in structure, or tests can't be played side by side.
@@ -136,11 +131,10 @@ class DeviceStage:
         """Returns how many transitions a run's replay holds."""
         return min(clock.agent_steps - clock.replay_from, self._settings.replay_capacity)
 
-    def minibatch(self, lane: int, clock: Clock, role: Role, counter: int, size: int) -> Transition:
+    def minibatch(self, lane: int, clock: Clock, words: Any) -> Transition:
         """Draws a minibatch of a run outside training."""
-        key = jax.random.fold_in(streams.key(self.runs[lane].seed, role), counter)
         of = () if self._width == 1 else (lane,)
-        return device_program.minibatch(self._env, self.world.replay, of, key, self.stored(lane, clock), size)
+        return device_program.minibatch(self._env, self.world.replay, of, words, self.stored(lane, clock))
 
     def test(
         self, state: LearnerState, seeds: Sequence[int], lanes: Sequence[int], on_step: Callable[[], None] | None

@@ -100,8 +100,9 @@ class HostStage:
             )
             for env in envs
         ]
-        act_keys = streams.keys([run.seed for run in runs], Role.ACT)
+        act_keys, replay_keys = (streams.keys([run.seed for run in runs], role) for role in (Role.ACT, Role.REPLAY))
         self._exploration = Ahead(learner.exploration, (loop.num_envs, envs[0].num_actions), act_keys)
+        self._words = Ahead(streams.words, (settings.batch_size,), replay_keys)
         self.ages = [np.zeros(loop.num_envs, np.int64) for _ in runs]
         self._counts = [counts.zero(loop.num_envs, np) for _ in runs]
         self._last_update: tuple[int, Any] | None = None  # its agent step and losses, until they are counted
@@ -126,7 +127,8 @@ class HostStage:
         for _ in range(updates):
             self.play(state, clock, steps)
             self.settle()  # the update before, which is over by now
-            batches = [self.minibatch(lane, clock, Role.REPLAY, clock.updates) for lane in range(len(self.runs))]
+            words = self._words.at(clock.updates)
+            batches = [replay.sample(own) for replay, own in zip(self.replays, words, strict=True)]
             opt_state, moved, metrics = _learn(
                 self._network,
                 self._update_settings,
@@ -168,10 +170,9 @@ class HostStage:
         """Returns how many transitions a run's replay holds."""
         return len(self.replays[lane])
 
-    def minibatch(self, lane: int, clock: Clock, role: Role, counter: int, size: int | None = None) -> Transition:
-        """Draws a minibatch of a run."""
-        rng = streams.generator(self.runs[lane].seed, role, counter)
-        return self.replays[lane].sample(rng, size or self._settings.batch_size)
+    def minibatch(self, lane: int, clock: Clock, words: Any) -> Transition:
+        """Draws a minibatch of a run outside training."""
+        return self.replays[lane].sample(np.asarray(words))
 
     def test(
         self, state: LearnerState, seeds: Sequence[int], lanes: Sequence[int], on_step: Callable[[], None] | None
@@ -229,7 +230,8 @@ class HostStage:
                 self.ages[lane][:] = 0
                 notes.append(f"not exact: {error}; a new game begins")
             if with_replay:
-                replay.refill(run["written"], partial(_read, saved, f"{name}/replay"))
+                arrays = f"{name}/replay"
+                replay.refill(run["written"], lambda part, to, at=arrays: saved.read_into(f"{at}/{part}", to))
             if not (with_replay and goes_on):
                 replay.start(self.obs[lane])
         return notes
@@ -264,10 +266,6 @@ class HostStage:
         self.ages[lane] = np.where(np.logical_or(step.terminated, step.truncated), 0, self.ages[lane] + 1)
         own = counts.with_step(self._counts[lane], step, self._settings.reward_clip, np)
         self._counts[lane] = counts.with_games(own, step.game_ended, np) if step.game_ended.any() else own
-
-
-def _read(saved: Checkpoint, prefix: str, name: str, views: list[np.ndarray]) -> None:
-    saved.read_into(f"{prefix}/{name}", views)
 
 
 @partial(jax.jit, static_argnames=("network", "width"))

@@ -20,6 +20,7 @@ from softbellman.envs.step import HostEnv
 from softbellman.learning import learner
 from softbellman.learning.learner import LearnerState
 from softbellman.learning.networks import Network
+from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings, UpdateSettings
 from softbellman.training import streams
 from softbellman.training.checkpoint import Checkpoint, Damaged, State
@@ -33,7 +34,7 @@ from softbellman.training.snapshot import restored_tree, saved_tree
 from softbellman.training.stage import Stage
 from softbellman.training.streams import Role
 
-LAYOUT = 2  # of a saved state; a run goes on only with the version that has its layout and its draws
+LAYOUT = 3  # of a saved state; a run goes on only with the version that has its layout and its draws
 
 
 class Diverged(ArithmeticError):
@@ -279,12 +280,14 @@ class Loop:
         """Sets states apart, before the first test phase, for the measurements of all."""
         if not self.held_out:
             size = self.loop.held_out_states
-            states = [
-                stage.minibatch(lane, self.clock, Role.HELD_OUT, 0, size).obs
-                for stage in self.stages
-                for lane in range(len(stage.runs))
-            ]
-            self.held_out = [np.ascontiguousarray(each) for each in states]
+            drawn = [self._minibatch(index, Role.HELD_OUT, 0, size) for index in range(len(self.runs))]
+            self.held_out = [np.ascontiguousarray(each.obs) for each in drawn]
+
+    def _minibatch(self, index: int, role: Role, counter: int, size: int) -> Transition:
+        """Draws a minibatch of a run outside training."""
+        number, lane = divmod(index, self._width)
+        key = jax.random.fold_in(streams.key(self.runs[index].seed, role), counter)
+        return self.stages[number].minibatch(lane, self.clock, streams.words(key, size))
 
     @cached_property
     def _ruler(self) -> Ruler:
@@ -305,7 +308,7 @@ class Loop:
             time.monotonic() - self._started,
             self.state(index),
             self.held_out[index],
-            [stage.minibatch(lane, clock, Role.GRADIENT, first + i, size) for i in range(count)],
+            [self._minibatch(index, Role.GRADIENT, first + i, size) for i in range(count)],
         )
 
 

@@ -9,7 +9,6 @@ from softbellman.training.checkpoint import Checkpoint, State
 from softbellman.training.counts import Clock, Counts
 from softbellman.training.evaluation import TestPhase
 from softbellman.training.lanes import Run
-from softbellman.training.streams import Role
 
 
 class Stage(Protocol):
@@ -61,8 +60,8 @@ class Stage(Protocol):
         """Returns how many transitions a run's replay holds."""
         ...
 
-    def minibatch(self, lane: int, clock: Clock, role: Role, counter: int, size: int) -> Transition:
-        """Draws a minibatch of a run outside training."""
+    def minibatch(self, lane: int, clock: Clock, words: Any) -> Transition:
+        """Draws a minibatch of a run outside training, by random words `[B]`."""
         ...
 
     def test(

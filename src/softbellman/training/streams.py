@@ -42,9 +42,9 @@ def keys(seeds: Sequence[int], role: Role) -> jax.Array:
     return jnp.stack([key(seed, role) for seed in seeds])
 
 
-def generator(seed: int, role: Role, counter: int) -> np.random.Generator:
-    """Returns a NumPy generator for one use of a role of a run, such as one minibatch."""
-    return np.random.Generator(np.random.Philox(key=[seed, int(role)], counter=[0, counter, 0, 0]))
+def words(key: jax.Array, size: int) -> jax.Array:
+    """Draws the random words `[size]` uint32 that a minibatch is drawn with; consumes the key."""
+    return jax.random.bits(key, (size,))
 
 
 def derived_seed(seed: int, role: Role, counter: int) -> int:
