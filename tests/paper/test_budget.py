@@ -53,8 +53,9 @@ def clocking(seen, state="finished"):
     return Engine()
 
 
-def test_a_calibration_takes_the_second_phase_of_as_many_groups_as_there_are_workers():
+def test_a_calibration_takes_the_second_phase_of_as_many_groups_as_there_are_workers(monkeypatch):
     comparison, seen = plan_runs(SMOKE, ["double(max)"], None), []
+    monkeypatch.setattr("os.getloadavg", lambda: (1.25, 9.0, 9.0))
     found = budget.calibrate(comparison, TWO._replace(engine=clocking(seen)))
     study = seen[0][0]
     assert [seeds for _, seeds in seen] == [[0], [1]]
@@ -62,7 +63,7 @@ def test_a_calibration_takes_the_second_phase_of_as_many_groups_as_there_are_wor
     assert found.steps_per_second == pytest.approx(10_000 / 4 + 10_000 / 8)
     assert 800 <= found.run_bytes <= 2_000
     assert "2 side by side on minatar/breakout with double(max), 10,000 agent steps a run" in found.told
-    assert "3,750 steps a second together" in found.told
+    assert "3,750 steps a second together; in the minute before, 1.2 other programs were at work on" in found.told
     assert not study.path.exists()
 
 

@@ -1,6 +1,7 @@
 """What the runs of a scale will take: agent steps, memory, disk, and hours from a short calibration on this machine."""
 
 import math
+import os
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from softbellman.paper.results import duration
 from softbellman.running.compare import train_comparison
 from softbellman.running.comparison import Comparison, Resources, prepare
 from softbellman.running.launch import Work
+from softbellman.study.provenance import available_cores
 from softbellman.study.runs import read_reason, read_status
 
 DEVICE_STEPS, HOST_STEPS = 10_000, 1_500  # agent steps of a phase of the calibration
@@ -49,6 +51,7 @@ def calibrate(comparison: Comparison, resources: Resources) -> Calibration:
     steps = DEVICE_STEPS if is_device(environment) else HOST_STEPS
     config = _shortened(comparison.config, steps)
     short = prepare([environment], comparison.operators[:1], range(workers * width), config)
+    load, cores = os.getloadavg()[0], available_cores()
     with tempfile.TemporaryDirectory(prefix="softbellman-") as folder:
         study = train_comparison(short, Path(folder) / "study", resources, quiet=True)
         for run in study.runs:
@@ -60,7 +63,8 @@ def calibrate(comparison: Comparison, resources: Resources) -> Calibration:
     told = (
         f"{workers} side by side{f', {width} runs each,' * (width > 1)} on {environment} with {comparison.specs[0]}, "
         f"{steps:,} agent steps a run after as many to compile, updates from step "
-        f"{config.learner.replay_start_steps:,} on: {pace:,.0f} steps a second together, beside whatever else ran"
+        f"{config.learner.replay_start_steps:,} on: {pace:,.0f} steps a second together; in the minute before, "
+        f"{load:.1f} other programs were at work on {cores} cores, whose share the pace lacks"
     )
     return Calibration(pace, size, told)
 
