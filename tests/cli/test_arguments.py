@@ -63,6 +63,28 @@ BAD_INPUT = [
     ("train gym/CartPole-v1 --learner.gamma 1", "learner.gamma (1.0) must be in [0, 1)"),
     ("train gym/CartPole-v1 --learner.replay-capacity 1000000000000", "lower learner.replay_capacity"),
     ("train gym/CartPole-v1 --network.kind nature_cnn", "nature_cnn takes observations of shape (4, 84, 84)"),
+    (
+        "train gym/CartPole-v1 --network.kind cnn",
+        "network.kind ('cnn') must be one of auto, nature_cnn, minatar_cnn, mlp",
+    ),
+    (
+        "train gym/CartPole-v1 --network.kind theirs:needs",
+        "network.kind theirs:needs must take (obs_shape, ",
+    ),
+    (
+        "train gym/CartPole-v1 --env.options size",
+        "--env.options: 'size' is no option of an environment; write",
+    ),
+    ("train gym/CartPole-v1 --env.options a=1 a=2", "a is given twice, as 1 and as '2'"),
+    (
+        "train gym/CartPole-v1 --env.options render_mode=human",
+        "render_mode is chosen where a film is made; leave it out",
+    ),
+    ("train minatar/breakout --env.options size=3", "minatar/breakout does not heed the fields of env; they are for"),
+    ("train theirs:nothing_there", "environment theirs:nothing_there: theirs has no nothing_there"),
+    ("train unwritten:make", "SyntaxError: '(' was never closed (MODULES/unwritten.py, line 2)"),
+    ("compare theirs.py:make", "write theirs, without .py"),
+    ("compare --operators max theirs:make", "ENV; write it first (--operators took max theirs:make)"),
     ("train minatar/breakout --loop.test-steps 10", "leaves no step for each of loop.test_episodes (20) games"),
     ("train gym/CartPole-v1 --out full", "full is there already and nothing is overwritten"),
     ("compare", "Missing from softbellman compare: ENV"),
@@ -315,6 +337,22 @@ def test_whatever_takes_a_list_or_a_path_leaves_the_environment_alone():
     assert (command.environment, command.seeds, command.preset) == ("minatar/breakout", (3, 4), "sharp-minatar")
     command = arguments.parse("simulate bias", ["--values", "-1", "0.5", "--operators", "max", "mean"])
     assert (command.values, command.operators) == ((-1.0, 0.5), ("max", "mean"))
+
+
+def test_an_environment_of_ones_own_ends_a_list_but_one_of_specs():
+    own = "grids.envs:Grid.small"
+    for line in (
+        f"compare --env.options size=5 map=a:b {own} --operators max --seeds 3",
+        f"compare --operators max --seeds 3 {own} --env.options size=5 map=a:b",
+        f"compare --network.hidden 64 {own} --seeds=3 --operators max --env.options size=5 map=a:b",
+        f"compare {own} --operators max --seeds 3 --env.options size=5 map=a:b",
+    ):
+        command = parsed(line)
+        assert command.environments == (own,) and command.operators == ("max",) and command.seeds == (3,)
+        assert command.config.env.options == {"map": "a:b", "size": 5} and command.preset == "classic-control"
+    assert parsed(f"compare {own} --operators max theirs:op").operators == ("max", "theirs:op")
+    assert parsed(f"compare --env.options none {own}").config.env.options == {}
+    assert parsed(f"train --env.options=size=5 --network.kind nets:linear {own}").config.env.options == {"size": 5}
 
 
 def test_none_is_taken_in_any_case_wherever_there_may_be_none():

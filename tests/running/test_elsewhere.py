@@ -3,12 +3,15 @@
 import subprocess
 import sys
 import textwrap
+from types import ModuleType
 
 import gymnasium
 import pytest
 
 from softbellman import config as configs
+from softbellman import envs
 from softbellman import operators as ops
+from softbellman.config import with_settings
 from softbellman.running import comparison as module
 from softbellman.running.elsewhere import require_elsewhere
 from softbellman.running.plan import plan
@@ -74,6 +77,29 @@ def test_a_module_that_does_not_register_the_id_is_refused(registered):
 def test_a_process_that_dies_is_told_of(registered, tmp_path):
     (tmp_path / "dying.py").write_text("import os, sys\nprint('no licence', file=sys.stderr)\nos._exit(3)\n")
     assert "(no licence)" in refuse("gym/dying:X-v0")
+
+
+def test_a_factory_is_made_elsewhere_with_its_options(registered, tmp_path):
+    (tmp_path / "made.py").write_text("from grids import Grid\ndef make(size): return Grid()\n")
+    sized = with_settings(configs.Config(), {"env.options": {"size": 5}})
+    require_elsewhere(["grids:Grid"], configs.Config())
+    require_elsewhere(["made:make"], sized)
+    assert "missing a required argument: 'size'" in refuse("made:make", config=configs.Config())
+
+
+def test_what_is_in_no_file_is_refused_though_this_process_finds_it(registered, monkeypatch):
+    memory = ModuleType("memory")
+    exec(
+        "from grids import Grid\ndef make(): return Grid()\ndef net(obs_shape, num_actions, scale): pass\n",
+        vars(memory),
+    )
+    memory.make.__module__ = "memory"
+    monkeypatch.setitem(sys.modules, "memory", memory)
+    fault = refuse(envs.name_of(memory.make))
+    assert fault.startswith("memory:make can't") and "No module named 'memory'" in fault
+    assert fault.endswith("put it into a module, outside of any function, and import it from there")
+    own = with_settings(configs.Config(), {"network.kind": "memory:net"})
+    assert refuse("minatar/breakout", config=own).startswith("memory:net can't be made by the processes that train")
 
 
 def test_a_comparison_is_refused_and_training_in_this_process_is_not(registered):

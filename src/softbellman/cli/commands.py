@@ -58,8 +58,8 @@ class Train(Training):
     """Trains a deep Q-network with a Bellman operator on one environment.
 
     Attributes:
-        environment: `atari/<game>`, `minatar/<game>`, `mdp/<example>`, or `gym/<id>` for any Gymnasium environment with
-            discrete actions.
+        environment: `atari/<game>`, `minatar/<game>`, `mdp/<example>`, `gym/<id>` for any Gymnasium environment with
+            discrete actions, or `package.module:function` for a function or class of your own that makes one.
         operator: what a target makes of the next state's values: `max`, `mean`, `softmax(5)` or `softmax:5`,
             `mellowmax(5)`, `double(softmax(5))`, or `package.module:name` for one of your own.
         seed: seed of the run; 0 if neither this nor `--seeds` is given.

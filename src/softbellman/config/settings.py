@@ -7,7 +7,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -17,7 +17,10 @@ from softbellman.envs.families import find_family, section_forms
 from softbellman.envs.minatar.protocol import MinAtarProtocol
 from softbellman.envs.options import EnvOptions
 from softbellman.learning.settings import LearnerSettings
+from softbellman.references import is_reference, reference_to
 from softbellman.training.settings import LoopSettings, check
+
+NETWORKS = ("auto", "nature_cnn", "minatar_cnn", "mlp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +29,11 @@ class NetworkSettings:
 
     Attributes:
         kind: `nature_cnn` (Mnih et al. 2015, for 84 x 84 x 4 pixels), `minatar_cnn` (Young and Tian 2019, for planes),
-            `mlp`, or `auto`, which chooses between them.
+            `mlp`, `auto`, which chooses between them, or `package.module:function` for one of your own.
         hidden: widths of the hidden layers of `mlp`; none makes it linear.
     """
 
-    kind: Literal["auto", "nature_cnn", "minatar_cnn", "mlp"] = "auto"
+    kind: str = "auto"
     hidden: tuple[int, ...] = (128, 128)
 
 
@@ -93,7 +96,7 @@ def effective(config: "Config", environments: Sequence[str], network: str | None
     families = [family for name in environments if (family := find_family(name))]
     idle = [f"{name}." for name in section_forms() if all(family.section != name for family in families)]
     kind = network or config.network.kind
-    if kind in ("nature_cnn", "minatar_cnn") or (kind == "auto" and all(family.own_network for family in families)):
+    if kind not in ("auto", "mlp") or (kind == "auto" and all(family.own_network for family in families)):
         idle.append("network.hidden")
     if config.learner.optimizer == "adam":
         idle.append("learner.rmsprop_decay")
@@ -152,6 +155,8 @@ def _of_kind(kind: Any, value: Any, path: str) -> Any:
         return dict(value)
     if get_origin(kind) is tuple:
         return tuple(_of_kind(get_args(kind)[0], one, path) for one in as_list(value))
+    if kind is str and callable(value):
+        value = reference_to(value, path)
     kind, value = bool if kind is bool else str, value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, kind):
         raise ValueError(f"{path} ({value!r}) must be {'True or False' if kind is bool else 'a word'}")
@@ -161,9 +166,12 @@ def _of_kind(kind: Any, value: Any, path: str) -> Any:
 def checked(config: Config) -> Config:
     """Returns `config` after refusing what could not run; see `training.settings.check`."""
     check(config.learner, config.loop)
-    kinds = get_args(get_type_hints(NetworkSettings)["kind"])
-    if config.network.kind not in kinds:
-        raise ValueError(f"network.kind ({config.network.kind!r}) must be one of {', '.join(kinds)}")
+    if config.network.kind not in NETWORKS and not is_reference(config.network.kind):
+        hint = nearest(config.network.kind, NETWORKS)
+        raise ValueError(
+            f"network.kind ({config.network.kind!r}) must be one of {', '.join(NETWORKS)}, or package.module:function "
+            f"for one of your own{hint}"
+        )
     if any(width < 1 for width in config.network.hidden):
         raise ValueError(f"network.hidden {config.network.hidden}: a hidden layer must have at least 1 unit")
     if not config.checkpoint.minutes >= 0:

@@ -82,7 +82,7 @@ class GymEnv:
         self._make_copy = functools.partial(_make, environment, max_episode_steps, options, self.name)
         self._envs = [self._make_copy() for _ in range(num_envs)]
         first = self._envs[0]
-        self.max_episode_steps = first.spec.max_episode_steps if first.spec else max_episode_steps
+        self.max_episode_steps = first.spec.max_episode_steps if first.spec else _time_limit(first)
         self.frame_skip = frame_skip
         self.frames_per_step = frame_skip * refuse_double_frame_skip(first, frame_skip)
         space, actions = _checked_spaces(first, self.name)
@@ -341,6 +341,16 @@ def _make(environment: Any, max_episode_steps: int | None, options: dict[str, An
         hint = "; module:id imports the module first" * isinstance(error, ModuleNotFoundError)
         raise EnvironmentFault(f"{label} cannot be made: {in_a_line(error)}{hint}") from error
     return checked_throughout(env, label)
+
+
+def _time_limit(env: gymnasium.Env) -> int | None:
+    """Finds the time limit of an environment that was not made from an id: that of its wrappers which cuts first."""
+    limits = []
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, gymnasium.wrappers.TimeLimit):
+            limits.append(env._max_episode_steps)
+        env = env.env
+    return min(limits, default=None)
 
 
 def _checked_spaces(env: gymnasium.Env, name: str) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:

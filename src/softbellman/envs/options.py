@@ -45,9 +45,9 @@ def read_options(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not name.isidentifier():
-            raise ValueError(f"--env.options takes name=value, as in size=5, and was given {word!r}")
+            raise ValueError(f"{word!r} is no option of an environment; write name=value, as in size=5")
         if name in options:
-            raise ValueError(f"--env.options was given {name} twice")
+            raise ValueError(f"{name} is given twice, as {options[name]!r} and as {text!r}")
         options[name] = _read(text)
     return options
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +11,13 @@ from softbellman.config import Config, NetworkSettings
 from softbellman.envs.families import section_forms
 from softbellman.envs.step import Scale
 from softbellman.learning.networks import Network, minatar_cnn, mlp, nature_cnn
+from softbellman.references import is_reference
+from softbellman.running.own_network import own_network
 from softbellman.training.device_stage import device_loop
 from softbellman.training.host_stage import host_loop
 from softbellman.training.lanes import Run
 from softbellman.training.loop import Loop
 
-NetworkKind = Literal["nature_cnn", "minatar_cnn", "mlp"]
 _PIXELS = (4, 84, 84)
 _BOARD = (10, 10)  # of MinAtar's planes
 
@@ -87,7 +88,7 @@ def make_loop(environment: str, config: Config, runs: Sequence[Run], scale: Scal
     return host_loop(runs, env_of_run, network, config.learner, config.loop, **accidents(environment, config))
 
 
-def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> NetworkKind:
+def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> str:
     """Chooses the network for observations of a shape.
 
     Raises:
@@ -112,8 +113,14 @@ def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> Netwo
 
 @functools.cache
 def make_network(settings: NetworkSettings, scale: Scale, obs_shape: tuple[int, ...], num_actions: int) -> Network:
-    """Builds the network for an environment, once: what JAX compiled for it serves again. See `network_kind`."""
+    """Builds the network for an environment, once: what JAX compiled for it serves again.
+
+    Raises:
+        ValueError: as `network_kind` and `own_network`.
+    """
     kind = network_kind(settings, obs_shape)
+    if is_reference(kind):
+        return own_network(kind, scale, obs_shape, num_actions)
     if kind == "nature_cnn":
         return nature_cnn(num_actions, scale=scale)
     if kind == "minatar_cnn":

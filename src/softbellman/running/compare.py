@@ -8,6 +8,7 @@ from softbellman import config as configs
 from softbellman import operators as ops
 from softbellman.arguments import as_integer, as_list, as_path, is_one
 from softbellman.config import with_settings
+from softbellman.envs import name_of
 from softbellman.faults import faults_placed
 from softbellman.running.comparison import Comparison, Resources, prepare, resources_for
 from softbellman.running.engines import HERE, LOCAL, Engine
@@ -83,7 +84,7 @@ def train_comparison(
 
 @faults_placed()
 def compare(
-    environments: str | Sequence[str],
+    environments: Any,
     operators: Any,
     seeds: int | Sequence[int] = 5,
     steps: int | None = None,
@@ -106,7 +107,7 @@ def compare(
         pandas.DataFrame(study.metrics())
 
     Args:
-        environments: name of an environment, or names of several.
+        environments: an environment or several: names, or functions or classes of a module that make one.
         operators: a Bellman operator or several, or their specs. One of your own lives in a module, where workers
             find it too.
         seeds: how many, 0 and up, or which.
@@ -129,7 +130,8 @@ def compare(
         MemoryError: if the groups that train at once do not fit into memory together.
         KeyboardInterrupt: it was stopped, and its state is saved.
     """
-    environments, operators = as_list(environments), ops.as_operators(operators)
+    environments = [name_of(environment) for environment in as_list(environments)]
+    operators = ops.as_operators(operators)
     numbers = [as_integer(seed, "seeds") for seed in as_list(seeds)]
     if is_one(seeds):
         numbers = list(range(numbers[0]))

@@ -10,8 +10,10 @@ from softbellman.learning import device_replay
 from softbellman.learning.learner import epsilon_at
 from softbellman.learning.replay import FrameReplay
 from softbellman.memory import available_memory, require_memory
-from softbellman.running.build import NetworkKind, make_env, network_kind, recorded_scale
+from softbellman.references import is_reference
+from softbellman.running.build import make_env, make_network, network_kind, recorded_scale
 from softbellman.running.jax_settings import overruled, own_settings, require_backend
+from softbellman.running.own_network import check_network
 from softbellman.training.settings import check_side_by_side, num_updates
 from softbellman.training.streams import LARGEST_SEED
 
@@ -37,7 +39,7 @@ class Plan(NamedTuple):
     config: Config
     facts: dict[str, Any]
     frames_per_step: int
-    network: NetworkKind
+    network: str
     replay_bytes: int
     notes: tuple[str, ...] = ()
 
@@ -146,8 +148,11 @@ def plan(
             steps = frames // per_step
         if steps is not None:
             config = replaced(config, "loop.steps", steps)
-        network = network_kind(config.network, env.obs_shape)
         checked(config)
+        network = network_kind(config.network, env.obs_shape)
+        if is_reference(network):
+            made = make_network(config.network, env.obs_scale, env.obs_shape, env.num_actions)
+            check_network(network, made, env.obs_shape, env.obs_dtype, env.num_actions)
         if family.on_device:
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)

@@ -1,0 +1,49 @@
+"""What docs/environments.md shows is true: its modules are written, its commands run, its Python too."""
+
+import re
+import shlex
+import sys
+
+import pytest
+
+from softbellman import cli
+from softbellman.running.build import make_network
+
+from ..pages import read_page, run_page
+
+PAGE, (GRIDS, COMPARED, NETS) = read_page("environments.md")
+COMMANDS = re.findall(r"^softbellman .*$", PAGE, re.MULTILINE)
+TINY = ["--quiet", "--loop.test-steps", "100", "--loop.held-out-states", "320", "--loop.gradient-batches", "2"]
+SHORT = {"train": TINY, "compare": [*TINY, "--seeds", "1"], "watch": []}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A working directory with the page's two modules, found as on the command line."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "grids.py").write_text(GRIDS)
+    (folder / "nets.py").write_text(NETS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        patched.syspath_prepend(folder)
+        patched.setenv("NPROC", "2")
+        yield folder
+    make_network.cache_clear()
+    for name in ("grids", "nets"):
+        sys.modules.pop(name, None)
+
+
+def test_the_commands_do_what_the_page_says(folder, capsys):
+    assert len(COMMANDS) == 4
+    for line in COMMANDS:
+        program, *words = shlex.split(line)
+        assert (program, cli.run([*words, *SHORT[words[0]]])) == ("softbellman", 0), capsys.readouterr().err
+    assert list((folder / "runs" / "grid" / "runs" / "grids-make_grid" / "max" / "seed-0" / "videos").iterdir())
+    assert len(list((folder / "runs").glob("*"))) == 3
+
+
+def test_the_function_itself_is_passed_in_python(folder):
+    with run_page([COMPARED], "compared", tolerance=0.0) as (names, promises):
+        assert promises == 2
+    assert names["study"].record["environments"] == ["grids:make_grid"]
+    assert (folder / "runs" / "seven" / "study.json").exists()
