@@ -91,7 +91,7 @@ def update_alone(loop: Any, env: Any, seconds: float) -> tuple[float, float, flo
 
     @over_runs
     def update(state: Any, operator: Any, batch: Any) -> Any:
-        return learner.learn_step(state, operator, batch, loop.network, loop.settings)[0]
+        return learner.learn_step(state, operator, batch, loop.network, loop.settings.update)[0]
 
     @over_runs
     def act(params: Any, obs: Any) -> Any:
@@ -113,7 +113,7 @@ def counted(program: Any, *arguments: Any) -> float:
 def train(loop: Any, steps: int) -> Any:
     """Train for so many agent steps of each run; return the state, which may not be computed yet."""
     loop.advance(steps)
-    return loop.blocks if hasattr(loop, "blocks") else loop.states
+    return loop.learners
 
 
 def in_training(loop: Any, seconds: float) -> tuple[int, float]:
@@ -138,7 +138,7 @@ def emulated(loop: Any, seconds: float) -> float:
 
     rng, steps, started = np.random.default_rng(0), 0, time.perf_counter()
     while (taken := time.perf_counter() - started) < seconds:
-        for env in loop.envs:
+        for env in loop.stages[0].envs:
             env.step(rng.integers(0, env.num_actions, 1))
         steps += 1
     return taken / steps
@@ -152,8 +152,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
     from softbellman import config as configs
     from softbellman import operators as ops
-    from softbellman.running.build import make_loop
-    from softbellman.training.measurement import Run
+    from softbellman.running import build
+    from softbellman.training.lanes import Run
 
     kind, share = options.environment.partition("/")[0], options.seconds / 5
     shrink = 10 if options.small else 1
@@ -169,10 +169,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
     config = configs.with_settings(configs.preset(PRESETS[kind]).config, values)
     runs = [Run(ops.softmax(5.0), seed) for seed in range(options.runs)]
-    loop = make_loop(options.environment, config, runs, scale=1.0 if kind == "minatar" else 255.0)
+    loop = build.make_loop(options.environment, config, runs, scale=1.0 if kind == "minatar" else 255.0)
     period = loop.settings.update_period_steps
     rate = matrix_rate(options.matrix, share)
-    env = loop.env if kind == "minatar" else loop.envs[0]
+    env = build.make_env(options.environment, config, seed=0, training=True)
     update, update_flops, act_flops = update_alone(loop, env, share)
     clocked(train, loop, played // 3)  # compiles acting
     rest = played - played // 3

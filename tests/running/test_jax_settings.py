@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from softbellman.running import doctor, jax_settings
+from softbellman import doctor
+from softbellman.running import jax_settings
 from softbellman.running.jax_settings import OWN, found, overruled, own_settings, require_backend, require_flags
 from softbellman.study.files import read_metrics
 from softbellman.training.streams import Role, key

@@ -181,7 +181,7 @@ def _warnings(comparison: "Comparison") -> list[tuple[str, str]]:
 def doctor(_: Doctor) -> int:
     """Prints what works on this machine; the exit code is 1 if anything does not."""
     set_up_xla(None)
-    from softbellman.running.doctor import examine
+    from softbellman.doctor import examine
 
     checks = examine()
     for check in checks:

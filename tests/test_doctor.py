@@ -2,9 +2,8 @@
 
 import pytest
 
-from softbellman import envs
+from softbellman import doctor, envs
 from softbellman.envs import MissingExtra
-from softbellman.running import doctor
 
 
 def checks():
