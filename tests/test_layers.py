@@ -27,7 +27,7 @@ ALLOWED = {
     "learning": {"operators", "envs.step", "memory"},
     "training": {"operators", "envs", "learning", "faults"},
     "config": {"envs", "learning.settings", "training.settings", "arguments", "references"},
-    "study": {"operators", "training", "config", "memory", "arguments", "faults"},
+    "study": {"operators", "training", "config", "memory", "arguments", "extras", "faults", "references"},
     "study.store": {
         "operators",
         "training",
@@ -69,6 +69,7 @@ ALLOWED = {
 # Slow to load, or from an extra that may be missing: imported only where used in the modules below.
 HEAVY = {
     "jax", "optax", "gymnasium", "ale_py", "cv2", "matplotlib", "torch", "imageio", "safetensors", "gymnax", "pandas",
+    "tensorboardX",
 }  # fmt: skip
 LIGHT = ("operators", "config", "cli", "__init__", "__main__")
 

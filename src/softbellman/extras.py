@@ -3,6 +3,7 @@
 EXTRAS = {
     "train": ("jax", "optax", "gymnasium", "jinja2", "matplotlib", "imageio", "imageio-ffmpeg"),
     "atari": ("ale-py", "opencv-python-headless"),
+    "tensorboard": ("tensorboardX",),
 }
 
 

@@ -30,6 +30,7 @@ class Training:
             others. A CPU always does.
         dry_run: prints the resolved configuration and what it needs, and stops.
         quiet: prints nothing but errors.
+        log: where rows go beside `metrics.csv`: `tensorboard`, or `module:function` for a sink of your own.
         config: the configuration.
     """
 
@@ -39,6 +40,7 @@ class Training:
     deterministic: bool = False
     dry_run: bool = False
     quiet: bool = False
+    log: DisallowNone[tuple[str, ...] | None] = None
     config: Annotated[Config, arg(name="")] = field(default_factory=Config)
 
     def checked_preset(self) -> Preset:

@@ -70,6 +70,8 @@ def _begin(
     from softbellman.running.comparison import prepare, resources_for
 
     comparison = prepare(environments, operators, seeds, command.config, steps=command.steps, frames=command.frames)
+    if command.log is not None:
+        comparison = comparison.logging(command.log)
     out = out or comparison.default_out
     begun = begun or study_in(out)
     resources = resources_for(

@@ -10,6 +10,7 @@ from softbellman.arguments import as_integer, as_list, as_path, is_one
 from softbellman.config import with_settings
 from softbellman.envs import name_of
 from softbellman.faults import faults_placed
+from softbellman.references import reference_to
 from softbellman.running.comparison import Comparison, Resources, prepare, resources_for
 from softbellman.running.engines import HERE, LOCAL, Engine
 from softbellman.running.launch import Work, launch, outcome
@@ -55,7 +56,7 @@ def train_comparison(
     comparison.work(out, resources, retry_failed=retry_failed)
     if study_in(out) is None:
         made_with = provenance() | {"threads": str(resources.threads), "xla_flags": resources.xla_flags or None}
-        Study.create(out, *asked, command, provenance=made_with, **_recorded(resources))
+        Study.create(out, *asked, command, provenance=made_with, **_recorded(comparison, resources))
     with Study(out).locked() as weaker:
         study = Study(out)  # as it is now that nobody else changes it
         require_within(study, *asked)
@@ -96,6 +97,7 @@ def compare(
     workers: int | None = None,
     threads: int | None = None,
     engine: str | Engine = LOCAL,
+    sinks: Any = None,
     retry_failed: bool = False,
     quiet: bool = False,
 ) -> Study:
@@ -120,6 +122,8 @@ def compare(
         threads: threads of each; by default the cores for each worker.
         engine: what trains groups: `local`, processes on this machine; `here`, this process, one after the other;
             `module:function` or an object of your own, see `engines.Engine`.
+        sinks: where rows go beside `metrics.csv`: `tensorboard`, or a function or class of a module that makes a
+            `sinks.Sink` of a run; one or several. By default those that the study was begun with, or none.
         retry_failed: tries runs again that have failed.
         quiet: prints nothing but notes.
 
@@ -142,6 +146,9 @@ def compare(
     chosen = configs.preset(preset or configs.common_preset(environments)).config
     config = with_settings(chosen, settings or {})
     comparison = prepare(environments, operators, numbers, config, steps=steps, frames=frames)
+    if sinks is not None:
+        names = [each if isinstance(each, str) else reference_to(each, "sink") for each in as_list(sinks)]
+        comparison = comparison.logging(names)
     folder = comparison.default_out if out is None else as_path(out)
     begun = study_in(folder)
     resources = resources_for(comparison.cells, workers, threads, begun, engine=engine)
@@ -177,9 +184,10 @@ def train(
     return compare(environment, operator, seeds, steps, **{"engine": HERE, "retry_failed": True} | options)
 
 
-def _recorded(resources: Resources) -> dict[str, Any]:
+def _recorded(comparison: Comparison, resources: Resources) -> dict[str, Any]:
     """Says what `study.json` records of what a study is trained with, so that it goes on likewise."""
-    return {"workers": resources.workers, "engine": resources.trainer.spec}
+    log = {} if comparison.log is None else {"log": list(comparison.log)}
+    return {"workers": resources.workers, "engine": resources.trainer.spec} | log
 
 
 def _grow(study: Study, comparison: Comparison, command: Sequence[str], resources: Resources) -> None:
@@ -188,7 +196,7 @@ def _grow(study: Study, comparison: Comparison, command: Sequence[str], resource
         "environments": comparison.environments,
         "operators": comparison.specs,
         "seeds": comparison.seeds,
-    } | _recorded(resources)
+    } | _recorded(comparison, resources)
     changes = {name: value for name, value in asked.items() if study.record.get(name) != value}
     study.take_config(comparison.config, command)
     if changes:

@@ -25,6 +25,7 @@ from softbellman.study.matching import require_within
 from softbellman.study.place import require_new
 from softbellman.study.provenance import available_cores
 from softbellman.study.runs import runs_of
+from softbellman.study.sinks import require_sinks
 from softbellman.study.store import Study, study_in
 
 _COMPILED_TOGETHER = 8
@@ -67,6 +68,7 @@ class Comparison(NamedTuple):
         config: the resolved configuration.
         plans: one run's plan in each environment.
         only: specs of the operators that are trained now, the others being left as they are; empty: all.
+        log: names of the sinks that rows go to beside `metrics.csv`; None: as the study was begun, or none.
     """
 
     operators: list[Any]
@@ -74,11 +76,21 @@ class Comparison(NamedTuple):
     config: Config
     plans: list[Plan]
     only: frozenset[str] = frozenset()
+    log: tuple[str, ...] | None = None
 
     def going_on(self, begun: Study | None) -> "Comparison":
         """Returns the comparison for a study that goes on, if there is one: see `Plan.going_on`."""
         recorded = begun.record["environment_facts"] if begun else {}
         return self._replace(plans=[each.going_on(recorded) for each in self.plans])
+
+    def logging(self, names: Sequence[str]) -> "Comparison":
+        """Returns the comparison with sinks.
+
+        Raises:
+            ValueError: as `require_sinks`.
+        """
+        require_sinks(names)
+        return self._replace(log=tuple(names))
 
     @property
     def environments(self) -> list[str]:

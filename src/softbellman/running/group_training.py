@@ -16,6 +16,7 @@ from softbellman.running.stopping import Stopped, StopRequests
 from softbellman.study.groups import Group
 from softbellman.study.locks import locked
 from softbellman.study.provenance import changes, provenance
+from softbellman.study.sinks import Sinks
 from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter, count_rows
 from softbellman.training.checkpoint import Checkpoint, Checkpoints
@@ -86,6 +87,8 @@ class _Training:
         self.checkpoints = Checkpoints(group.path / "checkpoint", self.config.checkpoint.keep)
         self.provenance = provenance()
         self.writers: list[RunWriter] = []
+        self.sinks: list[Sinks] = []
+        self.logged = study.record.get("log", [])
         self.marked: set[int] = set()  # runs whose status says that they diverged
         self.saved_at, self.saved_steps = time.monotonic(), 0
 
@@ -100,6 +103,9 @@ class _Training:
         notes = [] if saved is None else self._restore(loop, saved, inexact=inexact)
         rows = [()] * len(self.group.runs) if saved is None else saved.facts["rows"]
         self.writers = [RunWriter(run, columns(), own) for run, own in zip(self.group.runs, rows, strict=True)]
+        for run, own in zip(self.group.runs, rows, strict=True):
+            self.sinks.append(Sinks(self.logged, run, own, self.on_note))
+            stack.callback(self.sinks[-1].close)
         if saved is not None:
             on_resumed(loop.agent_steps, notes, self.provenance)
             self.on_note(f"goes on from agent step {loop.agent_steps:,}" + ("" if notes else ", exactly as it was"))
@@ -165,12 +171,14 @@ class _Training:
         for index, writer in enumerate(self.writers):
             if index not in loop.diverged:
                 writer.status("finished", agent_steps=loop.agent_steps, updates=loop.updates)
+                self.sinks[index].status("finished", agent_steps=loop.agent_steps)
         self.group.remove()
 
     def _test(self, loop: Loop, stop: StopRequests) -> None:
         for index, (row, phase) in loop.test(stop.check).items():
             writer = self.writers[index]
             self._write(partial(writer.row, row))
+            self.sinks[index].row(row)
             self._write(partial(writer.params, loop.params(index), row["agent_steps"], row["updates"], phase.mean))
             self.on_row(index, row, phase)
         if not self.saved_steps and all(writer.is_complete for writer in self.writers):
@@ -204,6 +212,7 @@ class _Training:
             moment, writer = loop.diverged[index], self.writers[index]
             parts = [f"the loss was not finite at agent step {moment:,}"]
             self._write(partial(writer.status, "diverged", agent_steps=moment, reason=parts[0], hint=HINT))
+            self.sinks[index].status("diverged", agent_steps=moment)
             if self.saved_steps and len(loop.diverged) == len(self.writers):  # later ones would take its place
                 parts.append(f"the last good state is of agent step {self.saved_steps:,}, in {self.checkpoints.folder}")
             self.on_note(f"{writer.run.operator}, seed {writer.run.seed} has diverged: {'; '.join([*parts, HINT])}")
@@ -213,6 +222,7 @@ class _Training:
         for index, writer in enumerate(self.writers):
             if index not in self.marked:
                 self._write(partial(writer.status, "stopped", agent_steps=self.saved_steps))
+                self.sinks[index].status("stopped", agent_steps=self.saved_steps)
 
     def _refuse_another(self, saved: Checkpoint) -> None:
         cells = self.group.cells
