@@ -8,7 +8,6 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.envs.hosted import HostedEnv
-from softbellman.training import counts
 from softbellman.training.host_stage import host_loop
 
 from .device_probes import LEARNER, LOOP, Corridor, device_loop
@@ -89,15 +88,3 @@ def test_rows_of_both_stages_have_the_same_measurements_of_training():
     differ = {name for name, value in rows[0].items() if value != rows[1][name]}
     played = {"test_return", "test_episodes", "test_unfinished", "realised_return", "overestimation", "seconds"}
     assert differ <= played and rows[0]["loss"] is not None and rows[0]["gradient_norm"] is not None
-
-
-@pytest.mark.parametrize("xp", [np, jax.numpy], ids=["numpy", "jax"])
-def test_the_first_loss_that_is_not_finite_is_the_moment_a_run_is_lost(xp):
-    own = counts.zero(1, xp)
-    for moment, loss in ((4, 1.0), (8, np.inf), (12, np.nan), (16, 2.0)):
-        own = counts.with_loss(own, np.float32(loss), moment, xp)
-        assert int(own.diverged_at) == (8 if moment >= 8 else 0)
-    own = counts.next_epoch(own, xp)
-    assert (int(own.losses), float(own.loss_sum), int(own.diverged_at)) == (0, 0.0, 8)
-    assert counts.mean(own.loss_sum, own.losses) is None
-    assert counts.mean(3.0, 2) == 1.5

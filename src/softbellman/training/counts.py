@@ -6,45 +6,26 @@ from softbellman.envs.step import Step
 
 
 class Clock(NamedTuple):
-    """The clock of a group.
-
-    Attributes:
-        agent_steps: agent steps taken by each run so far.
-        updates: updates made by each run so far.
-        epoch: test phases so far.
-        replay_from: the agent step at which the replay was empty: 0, unless a replay was not saved.
-    """
+    """The clock of a group; each run has taken and made as many."""
 
     agent_steps: int = 0
     updates: int = 0
-    epoch: int = 0
-    replay_from: int = 0
+    epoch: int = 0  # test phases
+    replay_from: int = 0  # the agent step at which the replay was empty: 0, unless a replay was not saved
 
 
 class Counts(NamedTuple):
-    """Counts of a run with `E` environments; those of a block's runs have an axis of lanes in front.
+    """Counts of a run with `E` environments; those of a block's runs have an axis of lanes in front."""
 
-    Attributes:
-        episodes: games finished so far.
-        finished: games finished in this epoch.
-        return_sum: their raw scores together.
-        clipped_return_sum: the same with each reward clipped as the learner clips it.
-        score: `[E]`, raw scores of the games under way.
-        clipped_score: `[E]`, the same with each reward clipped.
-        losses: updates in this epoch.
-        loss_sum: their losses together, float32.
-        diverged_at: the agent step at which the loss was no longer finite; 0 if there is none.
-    """
-
-    episodes: Any
-    finished: Any
-    return_sum: Any
-    clipped_return_sum: Any
-    score: Any
-    clipped_score: Any
-    losses: Any
-    loss_sum: Any
-    diverged_at: Any
+    episodes: Any  # games finished so far
+    finished: Any  # games finished in this epoch
+    return_sum: Any  # their raw scores together
+    clipped_return_sum: Any  # the same with each reward clipped as the learner clips it
+    score: Any  # [E], raw scores of the games under way
+    clipped_score: Any  # [E], the same with each reward clipped
+    losses: Any  # updates in this epoch
+    loss_sum: Any  # their losses together, float32
+    diverged_at: Any  # the agent step at which the loss was no longer finite; 0 if there is none
 
 
 _OF_AN_EPOCH = ("finished", "return_sum", "clipped_return_sum", "losses", "loss_sum")

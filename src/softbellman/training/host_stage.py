@@ -258,8 +258,9 @@ class HostStage:
     def _step(self, lane: int, actions: np.ndarray, agent_steps: int) -> None:
         """Steps one run's environments, the last of which makes `agent_steps`, and stores what came of it."""
         step = self.envs[lane].step(actions)
-        epoch_is_over = agent_steps % self._loop.epoch_steps == 0 or agent_steps == self._loop.steps
-        if self._budget_cut_terminates and epoch_is_over:
+        if self._budget_cut_terminates and (
+            agent_steps % self._loop.epoch_steps == 0 or agent_steps == self._loop.steps
+        ):
             step = step._replace(terminated=np.ones_like(step.terminated))
         self.replays[lane].add(actions, step)
         self.obs[lane] = step.obs

@@ -21,7 +21,7 @@ from softbellman.learning import learner
 from softbellman.learning.learner import LearnerState
 from softbellman.learning.networks import Network
 from softbellman.learning.replay import Transition
-from softbellman.learning.settings import LearnerSettings, UpdateSettings
+from softbellman.learning.settings import LearnerSettings
 from softbellman.training import streams
 from softbellman.training.checkpoint import Checkpoint, Damaged, State
 from softbellman.training.counts import Clock
@@ -312,6 +312,4 @@ class Loop:
         )
 
 
-@partial(jax.jit, static_argnames=("network", "settings"))
-def _init(network: Network, settings: UpdateSettings, key_init: jax.Array) -> LearnerState:
-    return learner.init(network, settings, key_init)
+_init = jax.jit(learner.init, static_argnames=("network", "settings"))

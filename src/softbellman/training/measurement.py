@@ -1,4 +1,4 @@
-"""What is measured of a run after an epoch, whichever loop has trained it: one row of `metrics.csv`."""
+"""The row of `metrics.csv` that a test phase adds: every measurement of a run, on whichever stage it is trained."""
 
 from typing import Any, NamedTuple
 
@@ -22,20 +22,12 @@ COMMON_SEED, COMMON_STATES, COMMON_STRIDE = 20190609, 320, 5
 
 
 class Ruler(NamedTuple):
-    """What every run of a group is measured with.
-
-    Attributes:
-        network: the Q-network.
-        settings: the learner's numbers.
-        loop: the loop's numbers.
-        common: `[N, *obs_shape]`, states that all runs of a game share; see `common_states`.
-        frames_per_step: frames of an agent step.
-    """
+    """The means by which every run of a group is measured."""
 
     network: Network
     settings: LearnerSettings
     loop: LoopSettings
-    common: np.ndarray
+    common: np.ndarray  # [N, *obs_shape], states that all runs of a game share; see `common_states`
     frames_per_step: int
 
     def row(

@@ -1,4 +1,4 @@
-"""How long a run trains and how it is tested. No JAX here: a command line can read these at once."""
+"""The loop's settings, and the checks of all numbers of training. No JAX here: a command line can read them at once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -16,15 +16,10 @@ class Stage(Protocol):
 
     The order at each agent step is the same on every stage: act, step, store; then, where an update is due, draw a
     minibatch and update. The clock given to a method is that of its beginning.
-
-    Attributes:
-        runs: the runs of the block, without those that fill it up.
-        longest: agent steps that one call may take.
-        frames_per_step: frames of an agent step.
     """
 
-    runs: Sequence[Run]
-    longest: int
+    runs: Sequence[Run]  # of the block, without those that fill it up
+    longest: int  # agent steps that one call may take
     frames_per_step: int
 
     @property
