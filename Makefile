@@ -10,7 +10,7 @@ DEMO_OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-atari test test-slow test-torch lint format hooks benchmark clean
+.PHONY: help demo demo-atari test test-slow test-torch lint format hooks benchmark gallery clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ hooks: $(VENV)/.ready-dev ## run `make lint`'s checks before each commit
 
 benchmark: $(VENV)/.ready-all ## agent steps per second on Atari beside Stable-Baselines3 (about 15 minutes)
 	$(BIN)/python benchmarks/dqn_speed.py
+
+gallery: $(VENV)/.ready-dev ## draw the gallery of operators in docs/operators.md anew
+	$(BIN)/python docs/gallery.py
 
 clean: ## remove .venv, caches and what benchmarks built; runs/ stays
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis

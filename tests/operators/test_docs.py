@@ -1,12 +1,16 @@
 """What docs/operators.md shows is true."""
 
+import csv
+import importlib.util
 import re
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from softbellman import operators as ops
+from softbellman.operators.table import TABLE
 
 from ..pages import read_page, run_page
 
@@ -17,7 +21,7 @@ PAGE, BLOCKS = read_page("operators.md")
 def names():
     """Everything that the page defines."""
     with run_page(BLOCKS, "mine", tolerance=5e-5) as (defined, promises):
-        assert promises == 6
+        assert promises == 8
         yield defined
 
 
@@ -27,6 +31,7 @@ def test_the_table_of_laws():
         "mean": ops.mean(),
         "softmax": ops.softmax(5),
         "mellowmax": ops.mellowmax(5),
+        "keep": ops.keep(0.1),
         "double": ops.double(ops.softmax(5)),
     }
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE.split("## Laws")[1].split("## An operator")[0], re.MULTILINE)
@@ -63,3 +68,31 @@ def test_the_example_works_in_every_library(names, library):
     op, q = names["TopMean"](2), np.array([[1.0, 5.0, 3.0], [0.0, -1.0, -2.0]])
     assert np.asarray(op(library.array(q))).tolist() == [4.0, -0.5]
     assert np.asarray(op.gradient(library.array(q))).tolist() == [[0, 0.5, 0.5], [0.5, 0.5, 0]]
+
+
+@pytest.fixture(scope="module")
+def gallery():
+    path = Path(__file__).parents[2] / "docs" / "gallery.py"
+    spec = importlib.util.spec_from_file_location("gallery", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_gallery_is_what_the_table_of_operators_makes(gallery):
+    assert gallery.page(PAGE) == PAGE, "python docs/gallery.py"
+    there = (gallery.DOCS / "operators.svg").read_text()
+    drawn = gallery.picture()
+    numbers = re.compile(r"-?\d+\.\d")
+    assert numbers.sub("#", drawn) == numbers.sub("#", there), "python docs/gallery.py"
+    ours, theirs = ([float(number) for number in numbers.findall(text)] for text in (drawn, there))
+    assert ours == pytest.approx(theirs, abs=0.2)  # another processor may round a tenth of a pixel
+
+
+def test_no_operator_takes_longer_than_is_said(gallery):
+    """Five times softmax; where roots are found, or an integral, forty."""
+    with gallery.SPEEDS.open() as file:
+        ratios = {row["operator"]: float(row["to_softmax"]) for row in csv.DictReader(file)}
+    assert ratios.keys() == TABLE.keys()
+    for name, ratio in ratios.items():
+        assert ratio <= (40 if name in ("keep", "entmax", "barrier", "mellowmax", "perturbed", "weighted") else 5), name

@@ -9,7 +9,7 @@ from softbellman.operators.core import Operator
 from softbellman.operators.laws import Laws
 from softbellman.operators.parameters import checked, parameter
 from softbellman.operators.pytrees import operator
-from softbellman.operators.row import Array, Number, Row, bisect, scaled, stop_gradient
+from softbellman.operators.row import Array, Number, Row, best_sums, bisect, scaled, stop_gradient
 
 
 @operator
@@ -78,26 +78,25 @@ class Gini(Operator):
         """
         xp, z = row.xp, row.z / stop_gradient(row.unit)
         eps = float(xp.finfo(z.dtype).eps)
-        most = (1 - row.constant(self.rho) * (1 - 1 / row.count))[..., None]  # of sum(p^2)
-        best = (z[..., None, :] >= z[..., :, None]) & row.legal[..., None, :]  # [..., A, A], one set in each row
-        inside = xp.astype(best, z.dtype)
-        share = 1 / xp.sum(inside, axis=-1, keepdims=True)
-        deviation = xp.where(
-            best, z[..., None, :] - share * xp.sum(inside * z[..., None, :], axis=-1, keepdims=True), 0
-        )
-        squares, room = xp.sum(deviation**2, axis=-1, keepdims=True), most - share
-        is_free = (squares > 0) & (room > 0)
-        rate = xp.where(is_free, xp.sqrt(xp.where(is_free, room / xp.where(is_free, squares, 1.0), 1.0)), 0.0)
-        p = xp.where(best, share + rate * deviation, 0.0)
-        will_do = xp.all((p >= -8 * eps) & (room >= -8 * eps), axis=-1) & row.legal
-        smallest = xp.min(xp.where(will_do, share[..., 0], 2.0), axis=-1, keepdims=True)
-        chosen = xp.astype(will_do & (share[..., 0] == smallest), z.dtype)
-        p = xp.sum(p * chosen[..., :, None], axis=-2)  # tied actions have the same set: scaled down below
-        return row.normalise(xp.where(p > 0, p, 0.0))
+        most = 1 - row.constant(self.rho) * (1 - 1 / row.count)  # of sum(p^2)
+        count, total, squares = best_sums(row, xp.ones_like(z), z, z * z)  # of the best down to each
+        rate = _rate(row, squares - total * total / count, most - 1 / count)
+        will_do = row.legal & (1 / count + rate * (z - total / count) >= -8 * eps) & (most - 1 / count >= -8 * eps)
+        inside = row.legal & (z >= xp.min(xp.where(will_do, z, 0.0), axis=-1, keepdims=True))
+        chosen = row._replace(z=z, legal=inside)
+        deviation = z - chosen.mean(z)
+        p = 1 / chosen.count + _rate(row, chosen.sum(deviation**2), most - 1 / chosen.count) * deviation
+        return row.normalise(xp.where(inside & (p > 0), p, 0.0))
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative, which is the policy, as for `Keep`."""
         return self.weights(q, where)
+
+
+def _rate(row: Row, squares: Array, room: Array) -> Array:
+    """Give the rate at which weights that differ by it times values have so much room for their own squares."""
+    xp, is_free = row.xp, (squares > 0) & (room > 0)
+    return xp.where(is_free, xp.sqrt(xp.where(is_free, room / xp.where(is_free, squares, 1.0), 1.0)), 0.0)
 
 
 def _divergence(row: Row, s: Array) -> Array:

@@ -1,12 +1,13 @@
 """Means of action values by powers and squares, most of them measured from the worst action: they need no unit."""
 
+import math
 from typing import ClassVar
 
 from softbellman.operators.core import Operator
 from softbellman.operators.laws import Laws
 from softbellman.operators.parameters import checked, parameter
 from softbellman.operators.pytrees import operator
-from softbellman.operators.row import Array, Number, Row, centre
+from softbellman.operators.row import Array, Number, Row, best_sums, centre
 
 
 class FromTheWorst(Operator):
@@ -162,16 +163,13 @@ class Expectile(Operator):
 
         Of the averages with so much on some of the best, for any number of them, it is the largest.
         """
-        xp, z = row.xp, row.z
-        kappa = row.constant(self.kappa)[..., None]
-        pull = xp.where(z[..., None, :] >= z[..., :, None], kappa, 1 - kappa)
-        pull = xp.where(row.legal[..., None, :], pull, 0.0)
-        pull = pull / xp.sum(pull, axis=-1, keepdims=True)  # [..., A, A], one average in each row
-        averages = xp.sum(pull * z[..., None, :], axis=-1)
-        best = xp.max(xp.where(row.legal, averages, -xp.inf), axis=-1, keepdims=True)
-        chosen = xp.astype(row.legal & (averages == best), z.dtype)
-        chosen = xp.where(xp.cumulative_sum(chosen, axis=-1) == 1, chosen, 0.0)
-        return row.normalise(xp.sum(pull * chosen[..., :, None], axis=-2))
+        xp, kappa = row.xp, row.constant(self.kappa)
+        count, total = best_sums(row, xp.ones_like(row.z), row.z)  # of the best down to each
+        weight = kappa * count + (1 - kappa) * (row.count - count)
+        average = (kappa * total + (1 - kappa) * (row.sum(row.z) - total)) / weight
+        largest = xp.max(xp.where(row.legal, average, -math.inf), axis=-1, keepdims=True)
+        lowest = xp.max(xp.where(row.legal & (average == largest), row.z, -math.inf), axis=-1, keepdims=True)
+        return row.normalise(xp.where(row.z >= lowest, kappa, 1 - kappa))
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative, which is the policy."""

@@ -125,6 +125,13 @@ def centre(q: Array, where: Array | None = None) -> Row:
     return Row(xp, best, xp.where(legal, q, best) - best, legal)
 
 
+def best_sums(row: Row, *terms: Array) -> tuple[Array, ...]:
+    """Add `terms`, `[..., A]` each, over the actions that are no worse than each: `[..., A]` each."""
+    xp = row.xp
+    no_worse = (row.z[..., None, :] >= row.z[..., :, None]) & row.legal[..., None, :]
+    return tuple(xp.sum(xp.where(no_worse, term[..., None, :], 0.0), axis=-1) for term in terms)
+
+
 def real(q: Array) -> Array:
     """Make an array of floats: integers, and Python sequences of them, become the default float.
 
