@@ -18,40 +18,41 @@ from softbellman.operators.table import GROUPS, TABLE, Entry
 DOCS = Path(__file__).resolve().parent
 SPEEDS = DOCS.parent / "results" / "benchmarks" / "operator_speed.csv"
 BEGIN, END = "<!-- gallery: python docs/gallery.py -->", "<!-- end of the gallery -->"
-FOR_TWO = {"fixed": "fixed(0.7, 0.3)", "owa": "owa(0.7, 0.3)", "kl_prior": "kl_prior(5, 0.7, 0.3)"}
-"""What stands in the picture for those of a number for each action."""
-COLUMNS, PANEL, GAP, TITLE = 6, (132, 88), (18, 34), 16
+COLUMNS, PANEL, GAP = 6, (132, 88), (18, 26)
 X = np.linspace(-1.0, 1.0, 49)
-SELECTOR = 0.5
+OTHERS = (0.0, -1.0)
+"""The values of the other two actions."""
+SELECTOR = (0.5, *OTHERS)
+BOTTOM, TOP = -1.1, 1.6
 APART = ("within_largest_gap", "optimality_preserving")
 
 
 def picture() -> str:
-    """Draw all operators over a pair of actions: one value on the axis, the other 0."""
+    """Draw all operators over one action's value, two others fixed."""
     width = COLUMNS * (PANEL[0] + GAP[0]) + GAP[0]
     height = math.ceil(len(TABLE) / COLUMNS) * (PANEL[1] + GAP[1]) + GAP[1]
     parts = [_panel(entry, *divmod(place, COLUMNS)) for place, entry in enumerate(TABLE.values())]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     style = (
-        f'{head} font-family="DejaVu Sans, sans-serif" font-size="9">\n<rect width="100%" height="100%" fill="#fff"/>'
+        f'{head} font-family="DejaVu Sans, sans-serif" font-size="8">\n<rect width="100%" height="100%" fill="#fff"/>'
     )
     return "\n".join([style, *parts, "</svg>", ""])
 
 
 def _panel(entry: Entry, row: int, column: int) -> str:
-    op = ops.parse(FOR_TWO.get(entry.name, entry.spec))
-    q = np.stack([X, np.zeros_like(X)], axis=-1)
-    selector = np.broadcast_to([SELECTOR, 0.0], q.shape)
+    op = ops.parse(entry.spec)
+    q = np.stack([X, *(np.full_like(X, other) for other in OTHERS)], axis=-1)
+    selector = np.broadcast_to(SELECTOR, q.shape)
     value, weight = op(q, selector), op.weights(q)[:, 0]
     left, top = GAP[0] + column * (PANEL[0] + GAP[0]), GAP[1] + row * (PANEL[1] + GAP[1])
     lines = [
         f'<g transform="translate({left} {top})">',
         f'<text y="-5">{escape(str(op))}</text>',
         f'<rect width="{PANEL[0]}" height="{PANEL[1]}" fill="none" stroke="#bbb"/>',
-        _line(np.maximum(X, 0), -1.1, 1.5, "#ccc"),
-        _line(X / 2, -1.1, 1.5, "#ccc"),
+        _line(np.max(q, axis=-1), BOTTOM, TOP, "#ccc"),
+        _line(np.mean(q, axis=-1), BOTTOM, TOP, "#ccc"),
         _line(weight, -0.05, 1.05, "#D55E00", "3 2"),
-        _line(value, -1.1, 1.5, "#0072B2"),
+        _line(value, BOTTOM, TOP, "#0072B2"),
         "</g>",
     ]
     return "\n".join(lines)
@@ -72,7 +73,7 @@ def tables() -> str:
     with SPEEDS.open() as file:
         speeds = {row["operator"]: row["to_softmax"] for row in csv.DictReader(file)}
     preserving = [f"`{entry.spec}`" for entry in TABLE.values() if ops.parse(entry.spec).laws.optimality_preserving]
-    parts = [f"Optimality-preserving are {', '.join(preserving)}, and no other.\n"]
+    parts = [f"Of these, `optimality_preserving` are {', '.join(preserving)} alone.\n"]
     for group, entries in GROUPS.items():
         parts.append(f"### {group[0].upper()}{group[1:]}\n")
         parts.append("| spec | value | parameter | lacks | gap to max | time | from |\n|---|---|---|---|---|---|---|")

@@ -53,10 +53,15 @@ class Row(NamedTuple):
         return self.xp.where(self.spread > 0, self.spread, 1.0)
 
     @property
+    def place(self) -> Array:
+        """The index of each action: `[..., A]`, with leading axes of length 1."""
+        place = self.xp.arange(self.z.shape[-1], dtype=self.z.dtype, device=compat.device(self.z))
+        return self.xp.reshape(place, (1,) * (self.z.ndim - 1) + place.shape)
+
+    @property
     def rank(self) -> Array:
         """The number of actions that come before each: the better ones, and of equal ones those before: `[..., A]`."""
-        z, place = self.z, self.xp.arange(self.z.shape[-1], device=compat.device(self.z))
-        place = self.xp.reshape(place, (1,) * (self.z.ndim - 1) + place.shape)
+        z, place = self.z, self.place
         before = place[..., None, :] < place[..., :, None]
         better = (z[..., None, :] > z[..., :, None]) | ((z[..., None, :] == z[..., :, None]) & before)
         return self.xp.sum(self.xp.astype(better & self.legal[..., None, :], z.dtype), axis=-1)
