@@ -428,7 +428,7 @@ def test_a_gamma_near_1_needs_no_digits_for_what_all_values_share(case, method, 
     form = sparse.csr_array(transition.reshape(-1, 6)) if case == "sparse" else transition
     mdp = FiniteMDP(form, rng.normal(size=(6, 3)), gamma, terminal=terminal, legal=legal)
     solution = solve(mdp, ops.maximum(), method=method, tolerance=tolerance)
-    floor = Enclosure.of(mdp, lipschitz=1.0, by_shifts=True).floor(solution.values, solution.q)
+    floor = Enclosure.of(mdp, ops.maximum(), lipschitz=1.0, by_shifts=True).floor(solution.values, solution.q)
     assert floor > 2 * tolerance
     assert np.max(solution.upper[mdp.legal] - solution.lower[mdp.legal]) < 2 * tolerance
     assert solution.converged and solution.notes == ()
@@ -445,10 +445,10 @@ def test_a_gamma_that_float64_cannot_tell_from_1_is_refused():
 
 def test_shifts_are_the_best_constants():
     """Where all rows sum to 1 and the residual is the same everywhere, both bounds meet at the solution."""
-    enclosure = Enclosure.of(small(0.9), lipschitz=1.0, by_shifts=True)
+    enclosure = Enclosure.of(small(0.9), ops.maximum(), lipschitz=1.0, by_shifts=True)
     assert enclosure.shifts(np.array([2.0, 2.0])) == pytest.approx((20.0, 20.0))
     assert enclosure.shifts(np.array([-1.0, 2.0])) == pytest.approx((-10.0, 20.0))
-    leaking = Enclosure.of(two_ways(gamma=0.5), lipschitz=1.0, by_shifts=True)
+    leaking = Enclosure.of(two_ways(gamma=0.5), ops.maximum(), lipschitz=1.0, by_shifts=True)
     assert leaking.shifts(np.array([2.0, 99.0])) == pytest.approx((2 / (1 - 0.33), 2 / (1 - 0.495)))
 
 

@@ -55,6 +55,10 @@ class Conjugate(Operator):
         """Give the most that it is above the maximum: its height."""
         return float(self.height(centre(np.zeros(actions)))[0])
 
+    def rounding(self, actions: int, spread: float) -> float:
+        """Bound that of the height too."""
+        return super().rounding(actions, spread) + 2.0**-48 * (spread + self.largest_excess(actions))
+
 
 @operator
 class LogSumExp(Conjugate):
@@ -72,7 +76,7 @@ class LogSumExp(Conjugate):
 
     def height(self, row: Row) -> Array:
         """Give `log(m) / tau`."""
-        return row.xp.log(row.count) / _rate(row, self.tau)
+        return row.xp.log(row.size) / _rate(row, self.tau)
 
 
 @operator
@@ -94,11 +98,11 @@ class Sparsemax(Conjugate):
     def rise(self, row: Row) -> Array:
         """Give `<p, z> - sum((p - 1/m)^2) / (2 tau)`."""
         p = self.policy(row)
-        return row.sum(p * row.z) - row.sum((p - 1 / row.count) ** 2) / (2 * _rate(row, self.tau))
+        return row.sum(p * row.z) - row.sum((p - 1 / row.size) ** 2) / (2 * _rate(row, self.tau))
 
     def height(self, row: Row) -> Array:
         """Give `(1 - 1/m) / (2 tau)`."""
-        return (1 - 1 / row.count) / (2 * _rate(row, self.tau))
+        return (1 - 1 / row.size) / (2 * _rate(row, self.tau))
 
 
 @operator
@@ -124,7 +128,7 @@ class Entmax(Conjugate):
 
         s, held = scaled(tau, row.z), stop_gradient(power)
         fixed = stop_gradient(s)
-        low, high = -xp.log(row.count), xp.zeros_like(row.best)
+        low, high = -xp.log(row.size), xp.zeros_like(row.best)
         log_best = bisect(row, lambda x: xp.sum(mass(x, fixed, held), axis=-1, keepdims=True) > 1, low, high)
         # The derivative of the root is that of one step of Newton from it, whose value is taken away again.
         p = mass(log_best, fixed, held)
@@ -141,19 +145,23 @@ class Entmax(Conjugate):
         """
         xp, p = row.xp, self.policy(row)
         power, shannon = self._power(row)
-        ratio = xp.where(p > 0, p, 1.0) * row.count
+        ratio = xp.where(p > 0, p, 1.0) * row.size
         log_ratio = xp.where(ratio < 0.5, xp.log(ratio), xp.log1p(xp.where(ratio < 0.5, 0.0, ratio - 1)))
         excess = ratio * xp.where(shannon, log_ratio, xp.expm1(power * log_ratio) / power)
-        terms = xp.where(p > 0, excess, 0.0) - (p * row.count - 1)
+        terms = xp.where(p > 0, excess, 0.0) - (p * row.size - 1)
         alpha = row.constant(self.alpha)
-        return row.sum(p * row.z) - row.sum(terms) * row.count**-alpha / (alpha * _rate(row, self.tau))
+        return row.sum(p * row.z) - row.sum(terms) * row.size**-alpha / (alpha * _rate(row, self.tau))
 
     def height(self, row: Row) -> Array:
         """Give `S(1/m) / tau`."""
-        xp, log_m = row.xp, row.xp.log(row.count)
+        xp, log_m = row.xp, row.xp.log(row.size)
         power, shannon = self._power(row)
         surprise = xp.where(shannon, log_m, -xp.expm1(-power * log_m) / power)
         return surprise / (row.constant(self.alpha) * _rate(row, self.tau))
+
+    def rounding(self, actions: int, spread: float) -> float:
+        """Bound that of the root too."""
+        return super().rounding(actions, spread) + 2.0**-39 * spread
 
     def _power(self, row: Row) -> tuple[Array, Array]:
         """Give `alpha - 1`, 1 where it is too small to divide by, and where that is so: there it is log-sum-exp."""
@@ -187,6 +195,10 @@ class Barrier(Operator):
         """Give the derivative, which is the policy."""
         return self.weights(q, where)
 
+    def rounding(self, actions: int, spread: float) -> float:
+        """Bound that of the root too."""
+        return super().rounding(actions, spread) + 2.0**-39 * spread
+
     @np.errstate(divide="ignore", invalid="ignore")  # of a NaN among the values
     def _above_one(self, row: Row) -> Array:
         """Give `1 / (m p) - 1`: `[..., A]`."""
@@ -194,7 +206,7 @@ class Barrier(Operator):
         with np.errstate(over="ignore"):
             x = -scaled(row.constant(self.tau), row.z)
             x = xp.where(x < float(xp.finfo(x.dtype).max) * 1e-6, x, float(xp.finfo(x.dtype).max) * 1e-6)
-        fixed, widest = stop_gradient(x), 1 - 1 / row.count
+        fixed, widest = stop_gradient(x), 1 - 1 / row.size
         reach = xp.max(fixed, axis=-1, keepdims=True)
         reach = xp.where(reach < widest, reach, widest)
 
@@ -270,6 +282,10 @@ class Centred(Operator):
     def largest_gap(self, actions: int) -> float:
         """Give the largest entropy, approached as one action leaves the others behind."""
         return self.op.largest_excess(actions)
+
+    def rounding(self, actions: int, spread: float) -> float:
+        """Bound it as that of `op`."""
+        return self.op.rounding(actions, spread)
 
 
 def logsumexp(tau: Number) -> LogSumExp:

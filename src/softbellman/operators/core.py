@@ -106,6 +106,10 @@ class Operator:
         laws = self.laws
         return 1.0 if laws.non_expansion or (laws.monotone and laws.translation_equivariant) else math.inf
 
+    def rounding(self, actions: int, spread: float) -> float:
+        """Bound the rounding error of the value in float64, for so many actions whose values spread so far."""
+        return 2.0**-53 * (4 * actions + 8) * spread
+
     def __str__(self) -> str:
         """Spell the operator as a spec that `parse` reads back."""
         from softbellman.operators.spec import spell

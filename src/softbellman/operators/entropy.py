@@ -32,6 +32,10 @@ class Keep(Operator):
         """Give the derivative, which is the policy: the value is the largest over a set of them (Danskin)."""
         return self.weights(q, where)
 
+    def rounding(self, actions: int, spread: float) -> float:
+        """Bound that of the root too."""
+        return super().rounding(actions, spread) + 2.0**-39 * spread
+
     def _policy_rate(self, row: Row) -> Array:
         """Solve `KL(softmax(rate z), uniform) = (1 - rho) log(m)` for the rate, of a row whose spread is 1: `[..., 1]`.
 
@@ -39,7 +43,7 @@ class Keep(Operator):
         negative: so a rho near 1 is told from 1.
         """
         xp, finfo, rho = row.xp, row.xp.finfo(row.z.dtype), row.constant(self.rho)
-        log_m, z = xp.log(row.count), stop_gradient(row.z)
+        log_m, z = xp.log(row.size), stop_gradient(row.z)
         aim = (1 - stop_gradient(rho)) * log_m
         centred = row._replace(z=z)
 
@@ -78,19 +82,23 @@ class Gini(Operator):
         """
         xp, z = row.xp, row.z / stop_gradient(row.unit)
         eps = float(xp.finfo(z.dtype).eps)
-        most = 1 - row.constant(self.rho) * (1 - 1 / row.count)  # of sum(p^2)
+        most = 1 - row.constant(self.rho) * (1 - 1 / row.size)  # of sum(p^2)
         count, total, squares = best_sums(row, xp.ones_like(z), z, z * z)  # of the best down to each
         rate = _rate(row, squares - total * total / count, most - 1 / count)
         will_do = row.legal & (1 / count + rate * (z - total / count) >= -8 * eps) & (most - 1 / count >= -8 * eps)
         inside = row.legal & (z >= xp.min(xp.where(will_do, z, 0.0), axis=-1, keepdims=True))
         chosen = row._replace(z=z, legal=inside)
         deviation = z - chosen.mean(z)
-        p = 1 / chosen.count + _rate(row, chosen.sum(deviation**2), most - 1 / chosen.count) * deviation
+        p = 1 / chosen.size + _rate(row, chosen.sum(deviation**2), most - 1 / chosen.size) * deviation
         return row.normalise(xp.where(inside & (p > 0), p, 0.0))
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative, which is the policy, as for `Keep`."""
         return self.weights(q, where)
+
+    def rounding(self, actions: int, spread: float) -> float:
+        """Bound that of a difference of squares too."""
+        return super().rounding(actions, spread) + 2.0**-45 * spread
 
 
 def _rate(row: Row, squares: Array, room: Array) -> Array:

@@ -38,7 +38,7 @@ class PowerMean(FromTheWorst):
         """Give the gradient: the value is the average with it, as it scales with the distances (Euler)."""
         height, p = self.height(row), row.constant(self.p)
         level = row.mean(height**p) ** (1 / p)
-        return self.with_the_worst(row, (height / level) ** (p - 1) / row.count)
+        return self.with_the_worst(row, (height / level) ** (p - 1) / row.size)
 
     def offset(self, row: Row) -> Array:
         """Give `min + mean((q - min)^p)^(1/p)`, from the best."""
@@ -141,7 +141,7 @@ class SignedPower(Operator):
         xp, (t, _) = row.xp, _in_magnitudes(row)
         level = xp.abs(self._level(row, t))
         ratio = xp.where(level > 0, xp.abs(t) / xp.where(level > 0, level, 1.0), 1.0)
-        return xp.where(row.legal, ratio ** (row.constant(self.p) - 1), 0.0) / row.count
+        return xp.where(row.legal, ratio ** (row.constant(self.p) - 1), 0.0) / row.size
 
     def _level(self, row: Row, t: Array) -> Array:
         xp, p = row.xp, row.constant(self.p)
@@ -165,7 +165,7 @@ class Expectile(Operator):
         """
         xp, kappa = row.xp, row.constant(self.kappa)
         count, total = best_sums(row, xp.ones_like(row.z), row.z)  # of the best down to each
-        weight = kappa * count + (1 - kappa) * (row.count - count)
+        weight = kappa * count + (1 - kappa) * (row.size - count)
         average = (kappa * total + (1 - kappa) * (row.sum(row.z) - total)) / weight
         largest = xp.max(xp.where(row.legal, average, -math.inf), axis=-1, keepdims=True)
         lowest = xp.max(xp.where(row.legal & (average == largest), row.z, -math.inf), axis=-1, keepdims=True)
@@ -194,7 +194,7 @@ class Deviation(Operator):
     def policy(self, row: Row) -> Array:
         """Give the gradient, `(1 + kappa (q - mean) / std) / m`: the value averages with it, and it may be negative."""
         deviation, std = _deviations(row)
-        return row.xp.where(row.legal, 1 + row.constant(self.kappa) * deviation / std, 0.0) / row.count
+        return row.xp.where(row.legal, 1 + row.constant(self.kappa) * deviation / std, 0.0) / row.size
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative, which is what it averages with."""
@@ -220,7 +220,7 @@ class Relative(Operator):
         p, (deviation, std) = self.policy(row), _deviations(row)
         standard = deviation / std
         pull = row.constant(self.kappa) * p * (row.z - row.sum(p * row.z)) / std
-        return row.xp.where(row.legal, p + pull - standard / row.count * row.sum(pull * standard), 0.0)
+        return row.xp.where(row.legal, p + pull - standard / row.size * row.sum(pull * standard), 0.0)
 
 
 def _deviations(row: Row) -> tuple[Array, Array]:

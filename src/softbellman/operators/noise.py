@@ -38,6 +38,10 @@ class Perturbed(Conjugate):
         """Give the expectation of the largest, from the best value."""
         return self._expected(row)
 
+    def rounding(self, actions: int, spread: float) -> float:
+        """Bound the error of the quadrature too."""
+        return super().rounding(actions, spread) + 2.0**-36 * self.largest_excess(actions)
+
     @np.errstate(invalid="ignore")  # of a NaN among the values
     def _expected(self, row: Row) -> Array:
         _, of_points = _density(row, self.sigma)

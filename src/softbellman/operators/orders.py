@@ -20,7 +20,7 @@ class Ordered(Operator):
 
     def policy(self, row: Row) -> Array:
         """Weigh each action by its rank."""
-        return row.normalise(self.mass(row, row.rank, row.count))
+        return row.normalise(self.mass(row, row.rank, row.size))
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative, which is the policy."""

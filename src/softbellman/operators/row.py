@@ -43,7 +43,7 @@ class Row(NamedTuple):
         return -self.xp.min(self.z, axis=-1, keepdims=True)
 
     @property
-    def count(self) -> Array:
+    def size(self) -> Array:
         """How many actions are legal: `[..., 1]`."""
         return self.sum(self.xp.ones_like(self.z))
 
@@ -72,7 +72,7 @@ class Row(NamedTuple):
 
     def mean(self, terms: Array) -> Array:
         """Average `terms` `[..., A]` over the legal actions: `[..., 1]`."""
-        return self.sum(terms) / self.count
+        return self.sum(terms) / self.size
 
     def normalise(self, mass: Array) -> Array:
         """Scale `mass` `[..., A]` to a policy: exactly 0 where not legal, NaN where nothing is."""

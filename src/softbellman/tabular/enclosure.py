@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 from scipy import sparse
 
+from softbellman.operators import Operator
 from softbellman.tabular.kernel import Values, shortfall
 from softbellman.tabular.mdp import FiniteMDP
 
@@ -29,6 +30,7 @@ class Enclosure:
         rate: a factor below 1 by which the Bellman operator contracts in the maximum norm; None if none is known.
         by_shifts: the operator is monotone and translation-equivariant.
         successors: the most next states that any action has.
+        operator: bounds the rounding of its values.
         blur: how far the rewards may be from those meant.
     """
 
@@ -39,10 +41,11 @@ class Enclosure:
     rate: float | None
     by_shifts: bool
     successors: int
+    operator: Operator
     blur: float = 0.0
 
     @classmethod
-    def of(cls, mdp: FiniteMDP, *, lipschitz: float, by_shifts: bool) -> Self:
+    def of(cls, mdp: FiniteMDP, operator: Operator, *, lipschitz: float, by_shifts: bool) -> Self:
         """Measures an MDP, for an operator of Lipschitz constant `lipschitz`, infinite if unknown.
 
         Raises:
@@ -59,7 +62,7 @@ class Enclosure:
             raise ValueError(f"gamma ({mdp.gamma}) is too near to 1: rounding hides the difference.")
         rate = largest * lipschitz if largest else 0.0
         smallest = float(active.min(initial=mdp.gamma)) * (1 - slack)
-        return cls(mdp, discount, smallest, largest, rate if rate < 1 else None, by_shifts, successors)
+        return cls(mdp, discount, smallest, largest, rate if rate < 1 else None, by_shifts, successors, operator)
 
     @property
     def sound(self) -> bool:

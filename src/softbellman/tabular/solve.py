@@ -112,7 +112,7 @@ def solve(
     actions = int(mdp.legal[~mdp.terminal].sum(axis=1).max(initial=1))
     by_shifts = laws.monotone and laws.translation_equivariant
     lipschitz = math.inf if operator.on_one_set is None else operator.lipschitz(actions)
-    enclosure = Enclosure.of(mdp, lipschitz=lipschitz, by_shifts=by_shifts)
+    enclosure = Enclosure.of(mdp, operator, lipschitz=lipschitz, by_shifts=by_shifts)
     lower, upper = _band(mdp, operator, laws, enclosure, actions, tolerance)
     points = [mdp.values_of(operator, np.zeros(mdp.num_states) if start is None else start)]
     if not enclosure.sound:
