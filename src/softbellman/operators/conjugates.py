@@ -4,7 +4,8 @@ All are non-expansions, and exceed the maximum by up to the largest entropy; `ce
 """
 
 import math
-from typing import ClassVar
+from dataclasses import field
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +15,10 @@ from softbellman.operators.parameters import checked, parameter, shares
 from softbellman.operators.pytrees import operator
 from softbellman.operators.row import Array, Number, Row, bisect, centre, scaled, stop_gradient
 
-_SHARP = {"ends": "a large one is max", "limit": "max", "above": True}
+
+def _sharpness() -> Any:
+    """Declare an inverse temperature that may not be 0, where the soft maximum is infinite."""
+    return parameter(0, ends="a large one is max", limit="max", above=True)
 
 
 class Conjugate(Operator):
@@ -64,7 +68,7 @@ class Conjugate(Operator):
 class LogSumExp(Conjugate):
     """Take the maximum that Shannon's entropy softens; see `logsumexp`."""
 
-    tau: Number = parameter(0, **_SHARP)
+    tau: Number = _sharpness()
 
     def policy(self, row: Row) -> Array:
         """Weigh each action by `exp(tau q)`."""
@@ -83,7 +87,7 @@ class LogSumExp(Conjugate):
 class Sparsemax(Conjugate):
     """Take the maximum that Gini's index softens, with weights of exactly 0; see `sparsemax`."""
 
-    tau: Number = parameter(0, **_SHARP)
+    tau: Number = _sharpness()
 
     def policy(self, row: Row) -> Array:
         """Project `tau q` onto the simplex; an action counts if the better ones are ahead by less than 1 in all."""
@@ -110,7 +114,7 @@ class Entmax(Conjugate):
     """Take the maximum that Tsallis' entropy softens; see `entmax`."""
 
     alpha: Number = parameter(1, ends="1 is logsumexp(tau) and 2 sparsemax(tau)", limit="max", example=1.5)
-    tau: Number = parameter(0, **_SHARP)
+    tau: Number = _sharpness()
 
     @np.errstate(divide="ignore", invalid="ignore")  # of a NaN among the values
     def policy(self, row: Row) -> Array:
@@ -228,7 +232,7 @@ class Prior(Operator):
     """Take the mean of a given policy on an exponential scale; see `kl_prior`."""
 
     tau: Number = parameter(0, ends="0 is the average with the prior", limit="max")
-    prior: tuple[Number, ...]
+    prior: tuple[Number, ...] = field()
 
     laws: ClassVar[Laws] = Laws.of_an_average(
         averages_with_its_weights=False, within_largest_gap=True, homogeneous=False
@@ -348,7 +352,7 @@ def kl_prior(tau: Number, *prior: Number) -> Prior:
     return checked(Prior, "kl_prior", tau, prior=shares("kl_prior", "prior", prior, positive=True))
 
 
-def centred(op: Conjugate) -> Centred:
+def centred(op: Operator) -> Centred:
     """Build a soft maximum less its value where all actions are equal: between the mean and the maximum.
 
     `centred(logsumexp(omega))` is `mellowmax(omega)`, but for its weights.

@@ -142,6 +142,6 @@ def general_mellowmax(op: Operator, kappa: Number, omega: Number) -> GeneralMell
 
     Source: Gan, Zhang and Tan (2021), who have the policies above and kappa 0 or 1.
     """
-    if not isinstance(op, Operator):
+    if not callable(getattr(op, "weights", None)):
         raise TypeError(f"general_mellowmax: {op!r} is no operator; pass the one whose policy is d, such as mean().")
     return checked(GeneralMellowmax, "general_mellowmax", kappa, omega, op=op)

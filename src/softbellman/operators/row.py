@@ -190,9 +190,8 @@ def erf(x: Array) -> Array:
         return _jax().scipy.special.erf(x)
     if compat.is_torch_array(x):
         return importlib.import_module("torch").special.erf(x)
-    from scipy import special
-
-    return special.erf(x)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    special: Any = importlib.import_module("scipy.special")
+    return special.erf(x)
 
 
 def stop_gradient(x: Array) -> Array:

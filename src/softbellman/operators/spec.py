@@ -14,7 +14,7 @@ import itertools
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 from softbellman.arguments import as_list
 from softbellman.faults import in_a_line, users_place
@@ -100,8 +100,8 @@ def spell(op: Any) -> str:
     name, number = _NAMES.get(op.__class__, f"{type(op).__module__}:{type(op).__qualname__}"), _exact
     if name in FACTORIES:  # these cast to float, so that 5 is enough for 5.0
         number = _shortest
-    given = [getattr(op, field.name) for field in (fields(op) if is_dataclass(op) else ())]
-    values = itertools.chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in given)
+    given: list[Any] = [getattr(op, field.name) for field in (fields(op) if is_dataclass(op) else ())]
+    values = itertools.chain.from_iterable(cast("tuple[Any, ...]", v) if isinstance(v, tuple) else (v,) for v in given)
     arguments = ", ".join(spell(value) if hasattr(value, "weights") else number(value) for value in values)
     return f"{name}({arguments})" if arguments else name
 
