@@ -1,4 +1,4 @@
-"""Runs the command line: `python -m softbellman`."""
+"""Entry point of `python -m softbellman`."""
 
 from softbellman.cli import main
 

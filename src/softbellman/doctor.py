@@ -1,4 +1,4 @@
-"""Says what works on this machine: packages, environments, memory, video."""
+"""Diagnosis of this machine: packages, environments, memory, video."""
 
 import importlib.metadata
 import platform

@@ -1,4 +1,4 @@
-"""How much memory there is, asked before any is taken; and what becomes of memory that is freed."""
+"""Memory checks before allocation, and the fate of freed memory."""
 
 import ctypes
 import os

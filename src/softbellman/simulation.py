@@ -1,4 +1,4 @@
-"""What Bellman operators make of noisy action values, by simulation, and which mellowmax equals which softmax.
+"""Simulation of operators on noisy action values; equal parameters of softmax and mellowmax.
 
 One state, `m` actions with true values `Q*`, and estimates `Q = Q* + noise`. An operator is asked for `op(Q, Q')` as
 a learner asks for it, `Q'` being an independent second estimate: single operators ignore it, double ones take their

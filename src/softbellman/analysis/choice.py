@@ -1,4 +1,4 @@
-"""Operators whose parameter was chosen on the data that they are judged by, and what is left without that advantage.
+"""Parameter selection: a family's operator chosen by its own scores, and by those of the other seeds.
 
 The best of three parameters, by its own scores, against one baseline flatters. So three results stand side by side:
 that one, as the paper reports it; the parameter chosen on the other seeds; and a parameter fixed beforehand.

@@ -1,4 +1,4 @@
-"""Learning curves of several runs: brought to common steps, averaged with a band, and the steps that a score takes.
+"""Learning curves: aligned on common steps, averaged with a band, and the steps to a score.
 
 Nothing is extrapolated or smoothed. Where a curve has no value, it does not count, and every point says how many do.
 """

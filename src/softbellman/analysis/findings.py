@@ -1,4 +1,4 @@
-"""What a comparison found: the numbers behind its tables, sentences and pictures, each computed once."""
+"""Findings of a comparison in one environment: scores, differences and choices, each computed once."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Scores of Atari games between those of a random policy, 0, and of a human, 1, with the source of both.
+"""Normalised scores of Atari games: 0 for the random policy, 1 for a human, with the source of both.
 
 A score that is normalised hides what was scored, so the raw one is always reported beside it.
 """

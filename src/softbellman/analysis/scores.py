@@ -1,4 +1,4 @@
-"""The scores of a study: read, summarised for one operator in one game, and aggregated over games.
+"""Scores of a study: read as arrays, summarised for each operator, aggregated over games.
 
 The unit of analysis is the run: its games are never pooled with those of others, nor are raw scores of different games.
 A score that is missing, because its run failed, diverged or has not ended, is NaN; how many count stands beside how

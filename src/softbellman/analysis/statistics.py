@@ -1,4 +1,4 @@
-"""Statistics of scores, one for each run: intervals, profiles, comparisons.
+"""Statistics of scores: intervals, performance profiles, paired comparisons.
 
 The unit of analysis is the run. A score that is missing is NaN and left out; a quantity that can't be had is None.
 

@@ -1,4 +1,4 @@
-"""From the words of a command line to a command; what is wrong with them is said in one line."""
+"""Parser: from the words of a command line to a command, with errors of one line."""
 
 import contextlib
 import dataclasses

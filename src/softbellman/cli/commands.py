@@ -1,4 +1,4 @@
-"""What each command can be told: dataclasses, from which the options and their help are made."""
+"""Options of every command: dataclasses, from which the command line and its help are made."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

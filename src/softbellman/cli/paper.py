@@ -1,4 +1,4 @@
-"""The paper's figures and tables on the command line: listed, run, checked, and put on a page."""
+"""Commands `paper list`, `run`, `check` and `page`."""
 
 import sys
 from collections.abc import Sequence

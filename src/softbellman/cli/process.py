@@ -1,4 +1,4 @@
-"""This process, prepared before JAX loads: threads and flags of XLA, memory."""
+"""Process setup before JAX loads: XLA's threads and flags, memory."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The commands that show what came of training: reports, tests anew, films."""
+"""Commands `report`, `evaluate` and `watch`."""
 
 import itertools
 from collections.abc import Mapping, Sequence

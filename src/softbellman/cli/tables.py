@@ -1,4 +1,4 @@
-"""What the commands print: tables that fit 80 columns, and labelled lines."""
+"""Printed tables and labelled lines, 80 columns wide."""
 
 import contextlib
 import shutil

@@ -1,4 +1,4 @@
-"""The commands that need no training: finite MDPs solved exactly, and simulations."""
+"""Commands `solve` and `simulate`."""
 
 import csv
 import re

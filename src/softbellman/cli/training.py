@@ -1,4 +1,4 @@
-"""The commands that train, and the one that says what works on this machine."""
+"""Commands `train`, `compare`, `resume` and `doctor`."""
 
 import sys
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a run is told: frozen dataclasses, presets, and where each value of a preset comes from.
+"""Configuration dataclasses of a run: read from JSON, changed by dotted name, checked.
 
 Nothing here imports JAX or a game, so that a command line can read, check and print a configuration at once.
 """

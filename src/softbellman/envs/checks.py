@@ -1,4 +1,4 @@
-"""Seeds of games, and the checks of what every adapter on the host is given: seeds, copies, tapes, actions."""
+"""Argument checks and game seeds that all adapters on the host share."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What all environments on a device share: games one after another, sticky actions, limits, and all of their chance.
+"""Base of device environments: sequence of games, sticky actions, time limits, random draws.
 
 Nothing here keeps a generator. The draws of a game are a function of the copy's key, the game's index and the step, by
 Threefry-2x32 (Salmon et al. 2011), the counter-based generator that JAX's own keys are made for. It is written out here

@@ -1,4 +1,4 @@
-"""The API of Gymnasium, held against what an environment does. Whatever it breaks or raises is said in one line."""
+"""API checker of Gymnasium environments: a broken rule is an error of one line."""
 
 import inspect
 import numbers

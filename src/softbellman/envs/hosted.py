@@ -1,4 +1,4 @@
-"""A device environment behind the interface of those on the host: for test phases, films, and loops on the host."""
+"""Wrapper of a device environment: the interface of those on the host."""
 
 import zlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Observations of a Gymnasium Box: how they are laid out, stored and checked, and what a network divides them by."""
+"""Observations of a Gymnasium Box: layout, dtype, bounds, scale."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Options of environments: keyword arguments for what makes one, plain enough to be recorded."""
+"""Environment options: keyword arguments as plain, recordable values."""
 
 import json
 import math

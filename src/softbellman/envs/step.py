@@ -1,4 +1,4 @@
-"""What every environment returns, whatever it is made of, and what it offers on the host or on a device.
+"""Step, and the interfaces of environments on the host and on a device.
 
 Two observations, because they differ exactly when an episode ends: `next_obs` is the true successor of the
 action, which the target may bootstrap from; `obs` is what to act on next, already reset. Two ends, because a

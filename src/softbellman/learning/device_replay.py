@@ -1,4 +1,4 @@
-"""The replay buffer on the device: arrays that a compiled program writes to and draws from.
+"""Replay buffer on the device: arrays that a compiled program writes to and draws from.
 
 The functions are of one run's replay, to be mapped over runs. All runs of a block share one clock, so that a step's
 transitions go to the same slots in each: one contiguous write, and no slot that holds anything else than a whole

@@ -1,4 +1,4 @@
-"""What is measured of a learner, besides its score: values, the operator's effect on them, gradients.
+"""Diagnostics of a learner: values, statistics of the operator on them, gradients.
 
 Every quantity is defined here once; names are the columns of `metrics.csv`.
 """

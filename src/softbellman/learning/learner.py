@@ -1,4 +1,4 @@
-"""The one learner: four pure functions on one state.
+"""Learner: state, acting, loss and update as pure functions; the operator enters in the loss alone.
 
 `init` makes the state, `act` chooses actions, `td_loss` is the only place that calls a Bellman operator, and
 `learn_step` moves the state on by one update. All operators share them, and both training loops; but the loop on the

@@ -1,4 +1,4 @@
-"""The frame-frugal replay buffer on the host: every frame is stored once, stacks are rebuilt when sampled.
+"""Replay buffer on the host: every frame is stored once, stacks are rebuilt when sampled.
 
 A transition needs `stack + 1` consecutive frames; stored whole, as `obs` and `next_obs`, it would take `2 * stack`.
 Here one ring of slots per environment holds the frames in the order in which they were seen:

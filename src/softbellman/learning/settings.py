@@ -1,4 +1,4 @@
-"""The numbers that the learner is run with. No JAX here: a command line can read them at once."""
+"""Learner settings: numbers of the update, the replay and exploration. Loads no JAX."""
 
 from dataclasses import dataclass, fields
 from typing import Literal

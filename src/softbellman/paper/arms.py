@@ -1,4 +1,4 @@
-"""The arms that the claims compare: operators, and families of them whose parameter is chosen for each game and seed.
+"""Arms of the claims: operators, and families whose parameter is chosen for each game and seed.
 
 No run is judged by a choice that it took part in: a parameter is chosen by the mean final score of the other seeds.
 """

@@ -1,4 +1,4 @@
-"""What the runs of a scale will take: agent steps, memory, disk, and hours from a short calibration on this machine."""
+"""Budget of a scale's runs: agent steps, memory, disk, and hours from a short calibration."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The claims of docs/claims.md, registered before their runs: name, saying, difference, and what is claimed of it."""
+"""Claims of docs/claims.md, registered before their runs: name, saying, difference, margin."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the page and the document say of a scale: the first sentence, verdicts, and a section for each view."""
+"""Contents of a scale for its page and its document: first sentence, verdicts, a section for each view."""
 
 from collections import Counter
 from collections.abc import Sequence

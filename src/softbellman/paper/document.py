@@ -1,4 +1,4 @@
-"""The same as a document in Markdown, with a file for each picture: what the repository keeps of a scale's results."""
+"""Markdown document of a scale, with a file for each picture."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The paper's numbers (Song, Parr and Carin, ICML 2019): mean scores and standard deviations, five seeds each."""
+"""Numbers of the paper (Song, Parr and Carin, ICML 2019): mean scores and standard deviations, five seeds each."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The one grid of runs behind the paper's training figures and tables, at three scales: docs/claims.md, as code.
+"""Grid of runs behind the paper's training figures and tables, at three scales.
 
 All views of a scale share one study, so that no run is trained twice. It grows: a view adds the operators it needs.
 """

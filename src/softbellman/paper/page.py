@@ -1,4 +1,4 @@
-"""The page of a scale: every figure and table, ours beside the paper's, with verdicts; it opens without a network."""
+"""HTML page of a scale: every figure and table, ours beside the paper's, with verdicts."""
 
 from pathlib import Path
 from typing import Any

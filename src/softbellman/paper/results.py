@@ -1,4 +1,4 @@
-"""What a scale's runs measured, read once: arrays over games, operators, seeds and test phases.
+"""Results of a scale's runs: arrays over games, operators, seeds and test phases.
 
 A run counts if it finished or diverged. One that diverged has the random policy's score, and no values or gradients.
 """

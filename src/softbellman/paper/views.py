@@ -1,4 +1,4 @@
-"""The paper's figures and tables, in its order, and the claims that each bears on."""
+"""List of the paper's figures and tables, and the claims that each bears on."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What was run, with what, on what, and how to run it again."""
+"""Account of a study: settings, software, hardware, and the commands that repeat it."""
 
 import json
 import shlex

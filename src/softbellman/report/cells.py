@@ -1,4 +1,4 @@
-"""The tables of the page: numbers as text; each cell names its column, so that a phone can show a row by itself."""
+"""Table cells of the page, as text; each names its column, for a phone's layout."""
 
 import math
 from collections.abc import Sequence

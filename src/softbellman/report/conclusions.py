@@ -1,4 +1,4 @@
-"""What the numbers of a comparison allow to say, in plain words, and what they do not."""
+"""Conclusions of a comparison in plain words: what the numbers allow to say, and what not."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

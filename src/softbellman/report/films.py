@@ -1,4 +1,4 @@
-"""A film of each operator's best agent, made once and kept beside the report."""
+"""Films of each operator's best agent, kept beside the report."""
 
 import json
 from pathlib import Path

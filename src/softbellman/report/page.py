@@ -1,4 +1,4 @@
-"""The report as one HTML page: figures, films, style and script are within it, so that it opens without a network."""
+"""HTML page of a study: figures, films, style and script within one file."""
 
 import base64
 from collections.abc import Sequence

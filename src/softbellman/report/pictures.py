@@ -1,4 +1,4 @@
-"""Pictures of runs: one colour and kind of line for each operator, the same in every picture of a study."""
+"""Matplotlib figures of runs: one colour and line for each operator throughout a study."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

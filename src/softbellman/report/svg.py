@@ -1,4 +1,4 @@
-"""Pictures as SVG: a part of a page, or alone in a file of its own."""
+"""SVG export of figures: within a page, or alone in a file."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""The numbers of a report as CSV, one row for one thing; an empty cell is a quantity that can't be had."""
+"""CSV tables of a report, one row for one thing."""
 
 import csv
 import io

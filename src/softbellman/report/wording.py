@@ -1,4 +1,4 @@
-"""Numbers, intervals and lists as a reader wants them, in sentences and in tables."""
+"""Formatting of numbers, intervals and lists, for sentences and tables."""
 
 from collections.abc import Sequence
 

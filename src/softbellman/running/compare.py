@@ -1,4 +1,4 @@
-"""Comparing: a comparison trained as one study, in its directory."""
+"""Comparison runner: a comparison trained as one study; `compare` and `train` of Python."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A comparison: every operator with every seed in every environment, checked as a whole before it starts."""
+"""Comparison: every operator with every seed in every environment, checked before it starts."""
 
 import hashlib
 import json

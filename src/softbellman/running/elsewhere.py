@@ -1,4 +1,4 @@
-"""Environments and networks that only this process knows are refused: the processes that train could not make them."""
+"""Check that other processes can make the environments and networks."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Engines: what trains groups of runs, several at once; the one in this process."""
+"""Engine interface: tasks, events, and the cores shared out."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

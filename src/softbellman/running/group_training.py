@@ -1,4 +1,4 @@
-"""Training of one group: its rows, parameters and checkpoints written as they come, and a way on after a stop."""
+"""Group trainer: rows, parameters and checkpoints written as they come; exact resume."""
 
 import shutil
 import time

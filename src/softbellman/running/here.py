@@ -1,4 +1,4 @@
-"""The engine in this process, which trains one group after the other."""
+"""In-process engine: one group after the other."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""JAX under training: what is set outside, by variables or by a script, and what becomes of it here."""
+"""JAX settings of training, whatever variables or a script set outside."""
 
 import functools
 import os

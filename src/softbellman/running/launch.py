@@ -1,4 +1,4 @@
-"""Trains what a study still lacks: its runs in groups, its groups by an engine, and what to do when one dies."""
+"""Scheduler: missing runs put into groups, groups given to an engine, dead groups retried."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The local engine: a process on this machine for each group, which ends no other when it dies."""
+"""Local engine: a worker process on this machine for each group."""
 
 import json
 import os

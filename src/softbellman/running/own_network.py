@@ -1,4 +1,4 @@
-"""A network of a user's own, `network.kind package.module:function`: made, and held against what a learner needs."""
+"""Custom networks, `network.kind package.module:function`: made and checked."""
 
 import inspect
 from collections.abc import Callable

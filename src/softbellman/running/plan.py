@@ -1,4 +1,4 @@
-"""Checks a run before it starts, and says what it will be."""
+"""Run plan: all checks before a run starts, and its summary."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

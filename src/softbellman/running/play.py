@@ -1,4 +1,4 @@
-"""Saved parameters at play: tests anew, and videos."""
+"""Playback of saved networks: evaluation on new games, films, the random policy."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Says how training goes: a bar on a terminal, plain lines elsewhere, nothing when asked to be quiet."""
+"""Progress reporters: a terminal bar, plain lines, or silence."""
 
 import contextlib
 import sys

@@ -1,4 +1,4 @@
-"""Signals that ask to end: the state is saved at the next safe place. Ctrl-C or SIGTERM twice leaves at once."""
+"""Signal handling: a request to stop, heard at the next safe place; a second Ctrl-C leaves at once."""
 
 import os
 import signal

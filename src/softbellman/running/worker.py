@@ -1,4 +1,4 @@
-"""A process that trains one group, and tells the one that started it how that goes.
+"""Worker process: trains one group, and reports to the process that started it.
 
 It writes one JSON object a line to standard output. It stops, its state saved, when a line arrives on standard input,
 and when standard input ends, since then nobody is left who waits for it; if both happen, it leaves at once.

@@ -1,4 +1,4 @@
-"""Whether the study in a directory is the one that is asked for, and if not, in what it differs."""
+"""Check that a study on disk is the one that is asked for."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Places on disk: where a new study may be made, and what to say of one that can't be written."""
+"""Directory checks: a place for a new study, and advice where one cannot be written."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""With what a result was made, and what has changed since."""
+"""Provenance of a result: versions, revision, hardware, and changes since."""
 
 import importlib.metadata
 import os

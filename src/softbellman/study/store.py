@@ -1,4 +1,4 @@
-"""A study's directory on disk: what was asked for, one directory for each run, and what came of it.
+"""Study directory: `study.json`, a directory for each run, and what came of them.
 
     <study>/study.json                                resolved configuration, versions, revision, hardware
     <study>/runs/<environment>/<operator>/seed-<k>/   metrics.csv, status.json, best.safetensors, final.safetensors

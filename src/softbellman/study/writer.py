@@ -1,4 +1,4 @@
-"""Writes what comes of a run: rows, parameters, how it stands. Each file is replaced whole."""
+"""Run writer: rows, parameters and status, each file replaced whole."""
 
 import csv
 import io

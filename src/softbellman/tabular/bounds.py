@@ -1,4 +1,4 @@
-"""How far softmax can be from the maximum, in one state and along Q-iteration: formulas, without data.
+"""Bounds of softmax's distance from the maximum, in one state and along Q-iteration.
 
 Names say which way a bound goes, docstrings where it comes from and when it is met. Two of the known bounds are what
 an operator says of itself: `ops.softmax(tau).largest_gap(m)` is `W((m - 1) / e) / tau`, the largest gap over all

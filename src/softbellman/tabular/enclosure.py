@@ -1,4 +1,4 @@
-"""Bounds that contain a fixed point for certain, from one application of the Bellman operator.
+"""Certified bounds of a fixed point, from one application of the Bellman operator.
 
 For values V let `r = op(backup(V)) - V`. If `op` is monotone and translation-equivariant, constants `low <= high`
 follow from the smallest and the largest `r` so that `V + low <= V* <= V + high` (MacQueen, 1966; Porteus, 1971, for

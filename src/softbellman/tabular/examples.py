@@ -1,4 +1,4 @@
-"""Small MDPs that are worth knowing, each with what it shows and the values to expect.
+"""Example MDPs, each with what it shows and the values to expect.
 
 `EXAMPLES` lists by name those that can be built without arguments.
 

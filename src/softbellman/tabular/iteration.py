@@ -1,4 +1,4 @@
-"""The two ways to a fixed point from one start: plain iteration, and Newton's method."""
+"""Fixed-point iteration and Newton's method, from one start."""
 
 import math
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The kernel of a Markov decision process, one row for each state and action: copied, checked, normalised."""
+"""Transition kernel of a Markov decision process: copied, checked, normalised."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The linear system of one Newton step: `(I - gamma M) x = b`, with M the transitions under a policy.
+"""Linear solver of one Newton step: `(I - gamma M) x = b`, with M the transitions under a policy.
 
 The weights of the policy are an operator's gradient, which need not be a distribution. Small systems are solved by
 LAPACK. For large ones a Krylov method without preconditioner finds out whether the chain mixes fast; only if not, the

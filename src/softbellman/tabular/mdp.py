@@ -1,4 +1,4 @@
-"""Finite Markov decision processes, from arrays, sparse matrices, a function, or a table of Gymnasium's toy-text games.
+"""Finite Markov decision processes, from arrays, a function, or a table of Gymnasium's toy-text games.
 
 A transition has an end of its own, apart from the state it leads to: `kernel` holds only the probability of going on,
 so that no value leaks back from behind an end, whatever operator is applied there.

@@ -1,4 +1,4 @@
-"""Fixed points of Bellman operators on finite MDPs, with what is known for certain about them.
+"""Solver of finite MDPs under any operator: fixed points, with what is known for certain about them.
 
 Where the Bellman operator is a contraction there is one fixed point, and two-sided bounds enclose it. Softmax need not
 contract: it can have several fixed points, and iteration can go round in a cycle. Then several starts are followed,

@@ -1,4 +1,4 @@
-"""The statements of Song, Parr and Carin (2019), one by one: as stated, corrected, and sharp, each ready to be checked.
+"""Theorems of Song, Parr and Carin (2019): as stated, corrected, and sharp, each ready to be checked.
 
 Every form of a statement is a function of one thing, the `Iterates` of MDPs, and gives its margins: the side that is to
 be larger less the other, wherever the inequality speaks. So a form holds where no margin is negative. What the paper's

@@ -1,4 +1,4 @@
-"""Counts of a group and of its runs, and how a step, the end of games, and a loss add to them, in NumPy and in JAX."""
+"""Counters of a group and of its runs, in NumPy and in JAX."""
 
 from typing import Any, NamedTuple
 

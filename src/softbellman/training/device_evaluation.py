@@ -1,4 +1,4 @@
-"""Test phases of environments on the device: so many games of each run, side by side, in one compiled program.
+"""Test phases on the device: many games of each run, side by side, in one compiled program.
 
 Every copy's first game counts, whatever its length: if the phase were filled with games until its budget was used up,
 short games would be counted more often than long ones.

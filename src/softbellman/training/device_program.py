@@ -1,4 +1,4 @@
-"""The compiled program of the stage on the device: its state, and how that is moved on.
+"""Compiled program of the device stage: its state, and how that is moved on.
 
 It is written for one run, as two nested loops, updates over environment steps, and mapped over the runs of a block; it
 has no condition, of which both sides would be computed then. The number of turns of each loop is an argument, so that

@@ -1,4 +1,4 @@
-"""The stage on the device: environment, replay and learner in one compiled program.
+"""Device stage: environment, replay and learner in one compiled program.
 
 The program is two nested loops, updates over environment steps, and knows no condition, of which both sides would be
 computed. From outside it is driven in chunks that end where a target network is copied, a test is due, or a while has

@@ -1,4 +1,4 @@
-"""Test phases: the policy of fixed parameters plays games of its own, and its scores are counted.
+"""Test phases on the host: the policy of fixed parameters plays games of its own.
 
 A test phase ends by its step budget or after a number of games, whichever comes first: never endless. It has its own
 environment and its own random stream, so that training is the same with and without it.

@@ -1,4 +1,4 @@
-"""The stage on the host: emulators, and anything that Gymnasium can make, one step after another."""
+"""Host stage: emulators, and anything that Gymnasium can make, one step after another."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing

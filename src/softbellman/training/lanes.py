@@ -1,4 +1,4 @@
-"""Runs in blocks: the lanes of a compiled call, along a leading axis that a block of one does not have."""
+"""Blocks of runs: the lanes of a compiled call, along a leading axis that a block of one does not have."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""The loop of a group of runs: clocks, updates and copies that are due, tests, rows, divergence, and its saved state.
+"""Loop of a group of runs: clocks, due updates and copies, tests, rows, divergence, and its saved state.
 
 A group is runs that share everything but the seed and the operator's parameters. They are moved on in blocks of one
 fixed width, each on a `Stage`: on the host, or within one compiled program. At each agent step, in this order and for

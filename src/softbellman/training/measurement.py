@@ -1,4 +1,4 @@
-"""The row of `metrics.csv` that a test phase adds: every measurement of a run, on whichever stage it is trained."""
+"""Measurement of a run after a test phase: one row of `metrics.csv`."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""The loop's settings, and the checks of all numbers of training. No JAX here: a command line can read them at once."""
+"""Loop settings, and the checks of all numbers of training. Loads no JAX."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

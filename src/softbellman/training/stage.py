@@ -1,4 +1,4 @@
-"""The stage of a block of runs: what `Loop` asks of the host's and of the device's."""
+"""Stage interface: what the loop asks of environments, replays and counts of a block of runs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""Random streams as functions of a run's seed, a role and a counter: there is no generator state to keep or to lose."""
+"""Random streams as functions of a run's seed, a role and a counter: no generator state."""
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""Atari games on ale-py's vector environment, under a protocol spelled out field by field.
+"""Atari games on ale-py's vector environment, under a protocol.
 
 The emulator is asked for raw 210 x 160 grey frames and for nothing else: the resize, the stack, the end at a lost
 life, the time limit and the seeds are ours, because the emulator's own differ from the paper's

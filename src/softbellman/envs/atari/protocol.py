@@ -1,4 +1,4 @@
-"""The protocol of an Atari game, spelled out field by field: what an agent sees, and when an episode ends."""
+"""Protocol of an Atari game: what an agent sees and when an episode ends, field by field."""
 
 import dataclasses
 from typing import Literal

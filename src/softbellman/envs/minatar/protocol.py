@@ -1,4 +1,4 @@
-"""MinAtar (Young and Tian 2019): five small games, under a protocol spelled out field by field. Loads no JAX.
+"""Protocol of MinAtar (Young and Tian 2019): how a game is played, field by field. Loads no JAX.
 
 The rules are written here for a compiler: no loops over entities, no gathers and scatters. That they are the rules of
 the reference package, to the bit, is tested by playing both from the same draws (`docs/deviations.md`).

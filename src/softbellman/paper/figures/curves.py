@@ -1,4 +1,4 @@
-"""The paper's figures over training: a row of panels for each quantity and set of arms, a column for each game.
+"""Figures over training: a row of panels for each quantity and set of arms, a column for each game.
 
 A curve is the mean over seeds, its band one standard deviation to either side, as in the paper; x counts agent steps.
 """

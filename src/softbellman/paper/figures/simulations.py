@@ -1,4 +1,4 @@
-"""Figures 2 and 7 of the paper: what operators make of noise, drawn from simulated cells."""
+"""Drawings of Figures 2 and 7, from simulated cells."""
 
 from collections.abc import Sequence
 from functools import partial

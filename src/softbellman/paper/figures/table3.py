@@ -1,4 +1,4 @@
-"""Table 3 of the paper, derived: each answer follows from laws that an operator claims, and that are tested.
+"""Table 3 of the paper, derived from the laws of operators.
 
 Two of the paper's answers are corrected so. Mellowmax does represent a policy, the one of largest entropy among those
 that average to its value; and with it, mellowmax can be used in double Q-learning.

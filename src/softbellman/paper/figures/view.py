@@ -1,4 +1,4 @@
-"""A figure or table of the paper: what it needs, what it makes of data, and how that is written."""
+"""View: a figure or table of the paper, its data, its checks, and its files."""
 
 import csv
 import io
