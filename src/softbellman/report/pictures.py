@@ -60,8 +60,9 @@ class Panel(NamedTuple):
 
 
 def panels() -> list[Panel]:
-    """Lists the panels of the page, in the order of the measures."""
-    return [Panel(measure.name, measure.panel) for measure in metrics.MEASURES if measure.panel]
+    """Lists the panels of the page, by their places."""
+    drawn = [Panel(measure.name, measure.panel) for measure in metrics.MEASURES if measure.panel]
+    return sorted(drawn, key=lambda panel: panel.drawn.place)
 
 
 def _of_training() -> list[Panel]:

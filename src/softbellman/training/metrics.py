@@ -48,12 +48,14 @@ class Panel(NamedTuple):
         title: the title.
         label: the label of its axis.
         meaning: what it is, in a sentence.
+        place: where it stands among the panels, the smallest first; by default at the end.
         reference: a value worth a line of its own, or None.
     """
 
     title: str
     label: str
     meaning: str
+    place: int = 100
     reference: float | None = None
 
 
@@ -108,7 +110,7 @@ MEASURES: tuple[Measure, ...] = (
         "mean raw undiscounted score of finished test games, at `loop.test_epsilon`; an unfinished one counts, "
         "flagged, only if it is the only one; without any the cell is empty, never 0 or NaN",
         lambda m: m.phase.mean,
-        Panel("Test score", "raw score a game", "Mean raw score of a test phase's games."),
+        Panel("Test score", "raw score a game", "Mean raw score of a test phase's games.", 1),
     ),
     Measure("test_episodes", "games behind it", lambda m: len(m.phase.scores), counts=True),
     Measure(
@@ -132,7 +134,7 @@ MEASURES: tuple[Measure, ...] = (
         "held_out_value_common",
         "the same on states that all runs of a game share",
         lambda m: m.common["held_out_value"],
-        Panel("Value of held-out states", "mean of max Q", "States set apart, the same ones for all runs."),
+        Panel("Value of held-out states", "mean of max Q", "States set apart, the same ones for all runs.", 3),
     ),
     _value("held_out_operator_value", "the same of `op(Q_target, Q_online)`, as the operator would enter a target"),
     Measure(
@@ -149,6 +151,7 @@ MEASURES: tuple[Measure, ...] = (
             "Overestimation",
             "max Q minus realised return",
             "Values of the states that the test policy visited, minus the return it went on to obtain from them.",
+            2,
             0.0,
         ),
     ),
@@ -156,25 +159,25 @@ MEASURES: tuple[Measure, ...] = (
         "gradient_norm",
         "mean l2 norm of the gradient in the last layer's weights, of the loss that is trained with (on Atari summed, "
         "elsewhere a mean), over `loop.gradient_batches` minibatches",
-        Panel("Gradient norm", "mean l2 norm", "Of the loss in the last layer's weights, over minibatches."),
+        Panel("Gradient norm", "mean l2 norm", "Of the loss in the last layer's weights, over minibatches.", 7),
     ),
     _gradient(
         "gradient_variance",
         "variance of each coordinate over these, averaged over coordinates, as the authors' code logs it",
-        Panel("Gradient variance", "mean over weights", "Of each of these weights' gradients, over the same."),
+        Panel("Gradient variance", "mean over weights", "Of each of these weights' gradients, over the same.", 8),
     ),
     _gradient("gradient_mean", "mean over these and over coordinates, as the authors' code logs it"),
     _gradient("gradient_norm_of_mean", "l2 norm of the mean gradient over these"),
     _value(
         "action_gap",
         "mean over held-out states of the best minus the second value",
-        Panel("Action gap", "best minus second Q", "How far the best action stands out in those states."),
+        Panel("Action gap", "best minus second Q", "How far the best action stands out in those states.", 4),
     ),
     _value("policy_entropy", "mean entropy of `op.weights`, in nats"),
     _value(
         "operator_gap",
         "mean of max minus operator",
-        Panel("Operator gap", "max Q minus operator", "How far the operator stays below max in those states."),
+        Panel("Operator gap", "max Q minus operator", "How far the operator stays below max in those states.", 5),
     ),
     _value(
         "operator_slope",
@@ -183,6 +186,7 @@ MEASURES: tuple[Measure, ...] = (
             "Operator slope",
             "γ · l1 norm of its gradient",
             "How much an error in values grows in one backup; above 1 the operator is locally expansive.",
+            6,
             1.0,
         ),
     ),
