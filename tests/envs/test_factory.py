@@ -6,6 +6,7 @@ import textwrap
 import gymnasium
 import pytest
 
+import softbellman as sb
 from softbellman import envs
 from softbellman.envs import EnvOptions
 from softbellman.running.play import Film
@@ -150,6 +151,21 @@ def test_a_film_is_made_where_the_factory_takes_a_render_mode(name, tmp_path):
     assert film.pictures == 1
     with pytest.raises(ValueError, match=r'grids:make_grid renders no pictures; .*render_mode="rgb_array"'):
         envs.make("grids:make_grid", seed=0, record=True)
+
+
+def test_a_comparison_of_what_no_worker_could_find_writes_nothing(grids, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    for given, why in (
+        (lambda: grids.Grid(), "a lambda"),
+        (grids.Grid().reset, "leads to another"),
+        (grids.ONLY, "name"),
+    ):
+        with pytest.raises(ValueError, match=rf"^environment .*{why}"):
+            sb.compare(given, "max", seeds=1)
+    with pytest.raises(ValueError, match="was given grids:Grid twice"):
+        sb.compare([grids.Grid, "grids:Grid"], "max", seeds=1)
+    assert {path for path in tmp_path.iterdir() if path.name != "__pycache__"} == before - {tmp_path / "__pycache__"}
 
 
 def test_an_object_is_named_and_an_environment_itself_is_no_name(grids):

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from softbellman.arguments import nearest
 from softbellman.envs.gym import GymEnv, rules
@@ -23,7 +23,7 @@ def make(name: str, protocol: EnvOptions, *, record: bool = False, **options: An
     Raises:
         ValueError: if the factory can't be found, does not take its options, fails, or makes no Gymnasium environment.
     """
-    factory = cast(Callable[..., Any], found(name, "environment"))
+    factory: Callable[..., Any] = found(name, "environment")
     if not callable(factory):
         raise ValueError(f"environment {name} is of {type(factory).__name__}, and must be a function or class")
     given = protocol.options | ({"render_mode": "rgb_array"} if record and _takes_render_mode(factory) else {})
