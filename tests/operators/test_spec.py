@@ -113,7 +113,7 @@ def test_a_user_operator_keeps_the_types_of_its_fields():
         ("sofmax(5)", r"Unknown operator 'sofmax'\. Did you mean softmax.*Allowed are max, mean, softmax\(5\)"),
         ("maximum", r"Unknown operator 'maximum'\. Did you mean max"),
         ("Softmax(5)", r"Did you mean softmax"),
-        ("sarsa", r"Unknown operator 'sarsa'\. Allowed are"),
+        ("qlearning", r"Unknown operator 'qlearning'\. Allowed are"),
         ("double(sofmax(5))", r"Unknown operator 'sofmax'"),
         ("sofmax:5", r"Unknown operator 'sofmax'\. Did you mean softmax"),
         ("", r"'' is not an operator\. Allowed are"),

@@ -104,12 +104,14 @@ class Owa(Ordered):
 
     def mass(self, row: Row, rank: Array, count: Array) -> Array:
         """Spread the weights evenly over the ranks that there are, where a mask leaves fewer."""
-        xp, size = row.xp, len(self.ranked)
-        low, high = (rank / count)[..., :, None], ((rank + 1) / count)[..., :, None]
-        place = row.place[..., None, :]
-        upper = xp.where(high < (place + 1) / size, high, (place + 1) / size)
-        lower = xp.where(low > place / size, low, place / size)
-        return xp.sum(row.vector(self.ranked)[..., None, :] * xp.where(upper > lower, upper - lower, 0.0), axis=-1)
+        xp, given, size = row.xp, row.vector(self.ranked), len(self.ranked)
+        low, high = rank / count, (rank + 1) / count
+        total = xp.zeros_like(row.z)
+        for i in range(size):  # in JAX quicker than one more axis
+            upper = xp.where(high < (i + 1) / size, high, (i + 1) / size)
+            lower = xp.where(low > i / size, low, i / size)
+            total = total + given[..., i : i + 1] * xp.where(upper > lower, upper - lower, 0.0)
+        return total
 
 
 @operator
