@@ -122,16 +122,16 @@ def test_numbers_for_each_action_must_be_as_many_as_there_are(spec):
 
 
 @ENTRIES
-@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-6, 1.0, 1e12])
-def test_values_of_any_size_stay_finite_and_as_exact_as_their_floats(library, entry, scale):
-    op, q = example(entry), library.array(scale * PATTERNS)
+def test_values_of_any_size_stay_finite_and_as_exact_as_their_floats(library, entry):
+    op, scales = example(entry), np.repeat([0.0, 1e-30, 1e-6, 1.0, 1e12], len(PATTERNS))[:, None]
+    q = library.array(scales * np.tile(PATTERNS, (5, 1)))
     exact = np.asarray(q, float)
-    selector = library.array(np.asarray(exact)[:, ::-1].copy())
+    selector = library.array(exact[:, ::-1].copy())
     value, weights, gradient = op(q, selector), op.weights(q), op.gradient(q, selector)
     right = op(exact, exact[:, ::-1].copy())
-    near = 64 * library.eps * np.maximum(scale, np.abs(right))
+    near = 64 * library.eps * np.maximum(scales[:, 0], np.abs(right))
     if entry.name == "signed_power":  # steep where the powers cancel
-        near = near + scale * (64 * library.eps) ** (1 / 3)
+        near = near + scales[:, 0] * (64 * library.eps) ** (1 / 3)
     assert np.all(np.abs(np.asarray(value, float) - right) <= near)
     assert np.sum(np.asarray(weights, float), axis=-1) == pytest.approx(1, abs=8 * library.eps)
     assert np.all(np.isfinite(np.asarray(gradient))) and value.dtype == weights.dtype == gradient.dtype == q.dtype
@@ -153,8 +153,7 @@ def test_one_action_and_no_action(library, entry):
 
 
 @ENTRIES
-@pytest.mark.parametrize("hidden", [1e12, math.nan, -math.inf])
-def test_masked_actions_have_no_influence(library, entry, hidden):
+def test_masked_actions_have_no_influence(library, entry):
     op, mask = example(entry), np.array([True, False, True, True])
     mask = mask if op.for_actions is None else mask[:3]
     q, selector = (np.pad(rows, ((0, 0), (0, mask.size - 3)), constant_values=0.5) for rows in (Q, SELECTOR))
@@ -164,9 +163,10 @@ def test_masked_actions_have_no_influence(library, entry, hidden):
         arrays = [library.array(np.where(mask, values, fill)) for values in (q, selector)]
         return op(*arrays, where), op.weights(arrays[0], where), op.gradient(*arrays, where)
 
-    value, weights, gradient = map(np.asarray, answers(hidden))
-    for there, other in zip((value, weights, gradient), answers(0.1), strict=True):
-        assert np.array_equal(there, np.asarray(other))
+    value, weights, gradient = map(np.asarray, answers(0.1))
+    for hidden in (1e12, math.nan, -math.inf):
+        for there, other in zip((value, weights, gradient), answers(hidden), strict=True):
+            assert np.array_equal(there, np.asarray(other))
     assert np.all(weights[:, ~mask] == 0) and np.all(gradient[:, ~mask] == 0)
     if op.for_actions is None:
         alone = library.array(q[:, mask]), library.array(selector[:, mask])
@@ -188,14 +188,12 @@ def test_gradients_against_automatic_ones_and_differences(differentiable, entry)
 
 
 @ENTRIES
-@pytest.mark.parametrize("scale", [0.0, 1.0, 1e12])
-def test_automatic_gradients_of_extreme_values_are_finite(differentiable, entry, scale):
-    op, q = example(entry), differentiable.array(scale * PATTERNS)
+def test_automatic_gradients_of_extreme_values_are_finite(differentiable, entry):
+    op, scales = example(entry), np.repeat([0.0, 1.0, 1e12], len(PATTERNS))[:, None]
+    q = differentiable.array(scales * np.tile(PATTERNS, (3, 1)))
     mask = differentiable.mask(np.array([True, True, False]))
     for function in (lambda q: op(q, q), lambda q: op(q, q, mask), lambda q: op.weights(q)[:, 0] + 0 * q[:, 0]):
-        gradient = np.asarray(differentiable.gradient(function, q))
-        if not (entry.name in ("signed_power", "lehmer") or gradient.max() > 1e3):
-            assert np.all(np.isfinite(gradient))
+        assert np.all(np.isfinite(np.asarray(differentiable.gradient(function, q))))
 
 
 @ENTRIES
