@@ -8,7 +8,7 @@ and Newton's method from the middle between any two fixed points found, too; wha
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -126,38 +126,22 @@ def solve(
         notes.append(
             f"Newton's method would need the derivative of {operator} in both sets of values; it was iterated."
         )
-    problem = Problem(operator, enclosure, tolerance)
-
-    def follow(x: Values) -> Run:
-        if method == "iteration":
-            return iterate(problem, x, max_iterations)
-        return newton(problem, x, LinearSolver(mdp), max_iterations)
-
-    def reached(run: Run) -> Values:
-        middle = run.point.q + enclosure.discount * ((run.point.low + run.point.high) / 2)
-        return np.clip(middle + center(run), lower, upper)
-
-    def center(run: Run) -> Values:
-        return np.where(mdp.terminal, 0.0, run.problem.center)[:, None]
-
-    def different(runs: list[Run]) -> list[Values]:
-        return _distinct([reached(run) for run in runs if run.converged], mdp, tolerance)
-
-    runs = [follow(x) for x in points]
-    first, q, found = runs[0], reached(runs[0]), different(runs)
+    search = _Search(Problem(operator, enclosure, tolerance), method, max_iterations, lower, upper)
+    runs = [search.follow(x) for x in points]
+    first, q, found = runs[0], search.reached(runs[0]), search.different(runs)
     if method == "newton" and len(found) > 1:  # between two to which iteration leads there is often one that it leaves
-        runs += [follow(mdp.values_of(operator, (x + y) / 2)) for x, y in itertools.combinations(found, 2)]
-        found = different(runs)
+        runs += [search.follow(mdp.values_of(operator, (x + y) / 2)) for x, y in itertools.combinations(found, 2)]
+        found = search.different(runs)
     values = mdp.value(operator, q)
     residual = float(np.abs(np.subtract(mdp.backup(values), q, where=mdp.legal, out=np.zeros_like(q))).max())
     if enclosure.sound:
         low, high = first.problem.enclosure.bounds(first.point.values, first.point.q, first.point.residual)
-        if (away := center(first)).any():  # a sum is off by half a unit in the last place at most
+        if (away := search.center(first)).any():  # a sum is off by half a unit in the last place at most
             low = np.where(away, np.nextafter(low + away, -np.inf), low)
             high = np.where(away, np.nextafter(high + away, np.inf), high)
         lower, upper = np.maximum(low, lower), np.minimum(high, upper)
     unique = "proved" if enclosure.sound else "unknown" if len(found) < 2 else "no"
-    notes += _notes(problem, runs, found, lower, upper, residual)
+    notes += _notes(search.problem, runs, found, lower, upper, residual)
     return Solution(
         q=q,
         values=values,
@@ -173,6 +157,44 @@ def solve(
         method=method,
         notes=tuple(notes),
     )
+
+
+class _Search(NamedTuple):
+    """The search for fixed points: from a start along a way, to what lies within bounds.
+
+    Attributes:
+        problem: the MDP's Bellman equation.
+        method: the way.
+        max_iterations: budget from each start.
+        lower: `[S, A]`, a lower bound of every fixed point.
+        upper: `[S, A]`, an upper bound.
+    """
+
+    problem: Problem
+    method: str
+    max_iterations: int | None
+    lower: Values
+    upper: Values
+
+    def follow(self, start: Values) -> Run:
+        """Go on from a start as far as it leads."""
+        if self.method == "iteration":
+            return iterate(self.problem, start, self.max_iterations)
+        return newton(self.problem, start, LinearSolver(self.problem.mdp), self.max_iterations)
+
+    def reached(self, run: Run) -> Values:
+        """Return the action values that a run has come to."""
+        middle = run.point.q + self.problem.enclosure.discount * ((run.point.low + run.point.high) / 2)
+        return np.clip(middle + self.center(run), self.lower, self.upper)
+
+    def center(self, run: Run) -> Values:
+        """Return what a run's values were measured from, 0 at ends."""
+        return np.where(self.problem.mdp.terminal, 0.0, run.problem.center)[:, None]
+
+    def different(self, runs: list[Run]) -> list[Values]:
+        """Return the different fixed points that runs have come to."""
+        found = [self.reached(run) for run in runs if run.converged]
+        return _distinct(found, self.problem.mdp, self.problem.tolerance)
 
 
 def _in_one_argument(operator: ops.Operator) -> tuple[ops.Operator, ops.Laws, list[str]]:
