@@ -20,7 +20,7 @@ ALLOWED = {
     "references": {"arguments", "faults"},
     "operators": {"arguments", "faults"},
     "memory": set(),
-    "tabular": {"operators", "memory", "arguments", "faults"},
+    "tabular": {"operators", "memory", "arguments", "extras", "faults"},
     "simulation": {"operators", "arguments", "faults"},
     "envs": {"arguments", "extras", "faults", "references"},
     "envs.mdp": {"tabular", "operators"},

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from softbellman import operators as ops
 from softbellman.tabular import FiniteMDP, bounds, examples, theorems
-from softbellman.tabular.iterates import Iterates, iterate
+from softbellman.tabular.iterates import Iterates, iterate_both
 from softbellman.tabular.theorems import STATEMENTS, audit
 
 # MDPs, states, actions, gamma, tau, the range of rewards, whether Q0 is among the rewards, whether episodes end.
@@ -51,7 +51,7 @@ def family(index: int) -> Iterates:
     low, high = by_mdp.min(axis=1), by_mdp.max(axis=1)
     share = rng.random((count, states, actions)) * (rng.random((count, 1, 1)) < 0.7)  # some starts are constant
     start = low[:, None, None] + (high - low)[:, None, None] * share if among else rng.normal(0, 30, share.shape)
-    return iterate(mdp, tau, start.reshape(mdp.reward.shape), STEPS, blocks=count)
+    return iterate_both(mdp, tau, start.reshape(mdp.reward.shape), STEPS, blocks=count)
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.name)
@@ -78,21 +78,21 @@ def test_blocks_are_separate():
     starts = rng.normal(size=(3, 3, 2))
     kernel = sparse.block_diag([mdp.kernel for mdp in mdps], format="csr")
     union = FiniteMDP(kernel, np.concatenate([mdp.reward for mdp in mdps]), 0.8)
-    together = iterate(union, 2.0, starts.reshape(9, 2), 10, blocks=3)
+    together = iterate_both(union, 2.0, starts.reshape(9, 2), 10, blocks=3)
     for i, (mdp, start) in enumerate(zip(mdps, starts, strict=True)):
-        alone = iterate(mdp, 2.0, start, 10)
+        alone = iterate_both(mdp, 2.0, start, 10)
         assert alone.soft[0] == pytest.approx(together.soft[i], abs=1e-12)
         for statement in STATEMENTS:
             for form in statement.forms:
                 assert statement.margin(form, alone)[0] == pytest.approx(statement.margin(form, together)[i], abs=1e-9)
     with pytest.raises(ValueError, match=r"blocks \(2\) must divide the number of states, 9"):
-        iterate(union, 2.0, blocks=2)
+        iterate_both(union, 2.0, blocks=2)
     with pytest.raises(ValueError, match=r"steps \(0\)"):
-        iterate(union, 2.0, steps=0)
+        iterate_both(union, 2.0, steps=0)
 
 
 def test_an_end_counts_as_a_state_of_reward_0_and_what_is_illegal_counts_nowhere():
-    ending = iterate(examples.two_fixed_points(), 1.0, start=5.0, steps=3)
+    ending = iterate_both(examples.two_fixed_points(), 1.0, start=5.0, steps=3)
     assert ending.rewards.ravel().tolist() == [0.0, 0.122]
     assert ending.start.ravel().tolist() == [0.0, 5.0]
     assert ending.soft[0, :, 1].tolist() == [[0.0, 0.0]] * 4
@@ -100,7 +100,9 @@ def test_an_end_counts_as_a_state_of_reward_0_and_what_is_illegal_counts_nowhere
     def by_flag(state: int, action: int):
         return None if (state, action) == (0, 1) else [(0.5, state, 3.0, False), (0.5, state, 3.0, True)]
 
-    masked = iterate(FiniteMDP.from_function(by_flag, 2, 2, gamma=0.5), 1.0, start=[[4.0, 99.0], [4.0, 2.0]], steps=3)
+    masked = iterate_both(
+        FiniteMDP.from_function(by_flag, 2, 2, gamma=0.5), 1.0, start=[[4.0, 99.0], [4.0, 2.0]], steps=3
+    )
     assert masked.rewards.ravel().tolist() == [0.0, 3.0]
     assert masked.start.ravel().tolist() == [0.0, 4.0]
     assert masked.spread[0, 0].tolist() == [0.0, 2.0]
@@ -135,7 +137,7 @@ def test_lemma_a1_where_every_reward_is_1():
 
 
 def test_lemma_a1_where_every_reward_is_negative():
-    iterates = iterate(examples.one_state([-1.0], gamma=0.9), tau=1.0, start=-1.0, steps=10)
+    iterates = iterate_both(examples.one_state([-1.0], gamma=0.9), tau=1.0, start=-1.0, steps=10)
     assert theorems.LEMMA_A1.margin("paper", iterates) == pytest.approx(-9)
     assert theorems.LEMMA_A1.margin("corrected", iterates) == 0
 
@@ -149,7 +151,7 @@ def test_the_sign_assumption_is_no_loss_of_generality_only_after_a_shift_of_rewa
     assert theorems.COROLLARY.margin("paper", losses) == pytest.approx(0 - 10)
     assert theorems.THEOREM_2_UPPER.margin("paper", losses) == pytest.approx(0.4762 - 2.6894, abs=1e-4)
     assert theorems.THEOREM_1_LOWER.margin("paper", losses) == pytest.approx(9 * (0.4762 - 2.6894), abs=2e-3)
-    shifted = iterate(examples.one_state([10.0, 0.0], gamma=0.9), tau=0.1, start=[[10.0, 0.0]], steps=100)
+    shifted = iterate_both(examples.one_state([10.0, 0.0], gamma=0.9), tau=0.1, start=[[10.0, 0.0]], steps=100)
     assert shifted.gap == pytest.approx(losses.gap)
     assert theorems.GAINS.holds(shifted).all()
     for statement in (theorems.LEMMA_1_UPPER, theorems.COROLLARY, theorems.THEOREM_2_UPPER, theorems.THEOREM_1_LOWER):
@@ -167,7 +169,7 @@ def test_the_lower_bound_of_lemma_1_fails_if_one_iterate_is_tied():
 def test_bounds_of_lemma_1_are_met_on_iterates():
     """One best action and one worse, rewards 1.2784645 apart: the sharp bounds leave nothing."""
     worst = 1.2784645427610738
-    iterates = iterate(examples.one_state([worst, 0.0], gamma=0.9), tau=1.0, start=[[worst, 0.0]], steps=200)
+    iterates = iterate_both(examples.one_state([worst, 0.0], gamma=0.9), tau=1.0, start=[[worst, 0.0]], steps=200)
     for statement in (theorems.LEMMA_1_UPPER, theorems.LEMMA_1_LOWER):
         assert statement.margin("sharp", iterates) == 0
     expected = 9 * (1 - 0.9**200) * 0.2784645427610738  # Theorem 1 (I), lower bound, with the sharp gap
@@ -180,7 +182,7 @@ def test_bounds_of_lemma_1_are_met_on_iterates():
 )
 def test_theorem_1_ii_has_no_exponential_rate_that_serves_every_k(tau, worst, step):
     """The chain: whatever tau, some k has an error of about `0.27568 / tau`."""
-    iterates = iterate(examples.vanishing_gap(), tau, examples.vanishing_gap_start(), steps=900)
+    iterates = iterate_both(examples.vanishing_gap(), tau, examples.vanishing_gap_start(), steps=900)
     error = iterates.exact[0, :, 0, 0] - iterates.soft[0, :, 0, 0]
     gap = 0.99 ** (iterates.steps[1:] - 1)
     assert error[1:] == pytest.approx(0.99 * gap * ops.Softmax(float(tau)).weights(np.stack([gap, 0 * gap], -1))[:, 1])
@@ -195,9 +197,9 @@ def test_theorem_1_ii_for_one_k_has_the_smallest_positive_gap_as_its_rate():
     rng = np.random.default_rng(2)
     mdp = FiniteMDP(rng.dirichlet(np.ones(3), (3, 3)), rng.random((3, 3)), 0.9)
     start = rng.random((3, 3))
-    gaps = np.abs(np.diff(np.sort(iterate(mdp, 1.0, start, 5).exact[0, :5], axis=-1)[..., -2:]))
+    gaps = np.abs(np.diff(np.sort(iterate_both(mdp, 1.0, start, 5).exact[0, :5], axis=-1)[..., -2:]))
     smallest = gaps.min()
-    low, high = (iterate(mdp, tau, start, 5).error[0, 5, 1] for tau in (15 / smallest, 20 / smallest))
+    low, high = (iterate_both(mdp, tau, start, 5).error[0, 5, 1] for tau in (15 / smallest, 20 / smallest))
     assert np.log(high / low) / (5 / smallest) == pytest.approx(-smallest, rel=0.01)
 
 
@@ -205,27 +207,27 @@ def test_in_the_limit_of_k_the_rate_is_the_smallest_positive_gap_of_the_optimal_
     """An exact tie between different actions costs nothing: it is no gap."""
     rng = np.random.default_rng(5)
     transition, reward = rng.dirichlet(np.ones(3), (3, 3)), rng.random((3, 3))
-    best = iterate(FiniteMDP(transition, reward, 0.7), 1.0, steps=200).exact[0, -1]
+    best = iterate_both(FiniteMDP(transition, reward, 0.7), 1.0, steps=200).exact[0, -1]
     first, second = np.argsort(-best[0])[:2]
     reward[0, second] += best[0, first] - best[0, second]
     mdp = FiniteMDP(transition, reward, 0.7)
     distance = best.max(axis=1, keepdims=True) - mdp.backup(best.max(axis=1))
     smallest = distance[distance > 1e-9].min()
     assert np.sum(distance < 1e-9) == 4
-    low, high = (iterate(mdp, tau, steps=200).error[0, -1, 1] for tau in (12 / smallest, 15 / smallest))
+    low, high = (iterate_both(mdp, tau, steps=200).error[0, -1, 1] for tau in (12 / smallest, 15 / smallest))
     assert np.log(high / low) / (3 / smallest) == pytest.approx(-smallest, rel=0.02)
 
 
 def test_theorem_1_ii_even_a_tied_start_defeats_the_bound_of_the_proof():
     """One state, rewards 1 and 0, Q0 = 0: the sum over the distances of Q0 is 0, the error after two steps is not."""
-    iterates = iterate(examples.one_state([1.0, 0.0], gamma=0.9), tau=1.0, steps=2)
+    iterates = iterate_both(examples.one_state([1.0, 0.0], gamma=0.9), tau=1.0, steps=2)
     assert theorems.THEOREM_1_RATE.margin("paper", iterates) == pytest.approx(-0.9 / (1 + np.e))
 
 
 def test_the_limits_of_theorem_1_hold_where_softmax_never_settles():
     """The cycle of two stays between Q* less the sharp gap, summed, and Q*."""
     mdp = examples.period_two()
-    iterates = iterate(mdp, 1.0, steps=400)
+    iterates = iterate_both(mdp, 1.0, steps=400)
     best = iterates.exact[0, -1]
     band = bounds.discounted_sum(mdp.gamma) * bounds.largest_gap(1.0, 500)
     late = iterates.soft[0, -50:]

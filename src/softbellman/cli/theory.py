@@ -1,7 +1,6 @@
 """Commands `solve` and `simulate`."""
 
 import csv
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,10 @@ import numpy as np
 
 from softbellman import operators as ops
 from softbellman import simulation
-from softbellman.arguments import as_path, nearest
 from softbellman.cli.commands import SimulateBias, SimulateComparison, Solve
 from softbellman.cli.tables import print_lines, print_table
 from softbellman.extras import MissingExtra
 from softbellman.study.place import require_directory, require_file
-
-GYMNASIUM_GAMMA = 0.99  # its tables have no discount factor of their own
 
 _STATES_SHOWN = 20
 _ACTIONS_SHOWN = 3
@@ -27,11 +23,12 @@ _ROWS_OF_A_CURVE = 6
 def solve(command: Solve) -> int:
     """Prints the fixed points that were found and what is known of them; the exit code is 1 if there is none."""
     from softbellman import tabular
+    from softbellman.tabular.named import named_mdp
 
     operator = ops.parse(command.operator)
     if command.out is not None:
         require_file(command.out)
-    mdp = _mdp(command.target, command.gamma)
+    mdp = named_mdp(command.target, command.gamma)
     solution = tabular.solve(
         mdp,
         operator,
@@ -179,36 +176,6 @@ def _positive(actions: Sequence[int]) -> Sequence[int]:
 
 def _numbers(summary: simulation.Summary) -> list[str]:
     return [f"{summary.mean:+.4f}", f"{summary.std:.4f}", f"{summary.standard_error:.4f}"]
-
-
-def _mdp(target: str, gamma: float | None) -> Any:
-    """Builds the MDP that a target names; without a `gamma` it has its own."""
-    from softbellman.tabular import FiniteMDP
-    from softbellman.tabular.examples import EXAMPLES
-
-    own = {} if gamma is None else {"gamma": gamma}
-    if target in EXAMPLES:
-        return EXAMPLES[target](**own)
-    if as_path(target).is_file():
-        from softbellman.tabular.files import read_mdp
-
-        return read_mdp(target, **own)
-    try:
-        import gymnasium
-    except ImportError:
-        if re.search(r"-v\d+$", target):
-            raise MissingExtra("gymnasium", "train") from None
-        hint = nearest(target, EXAMPLES)
-        raise ValueError(f"{target} is no example and no file{hint} (examples: {', '.join(EXAMPLES)})") from None
-    if target not in gymnasium.registry:
-        toys = [name for name, spec in gymnasium.registry.items() if ".toy_text." in str(spec.entry_point)]
-        with_table = [name for name in toys if not name.startswith("Blackjack")]
-        hint = nearest(target, [*EXAMPLES, *with_table])
-        raise ValueError(
-            f"{target} is no example, no file and no Gymnasium id{hint} (examples: {', '.join(EXAMPLES)}; ids, among "
-            f"others: {', '.join(with_table)})"
-        )
-    return FiniteMDP.from_gymnasium(target, GYMNASIUM_GAMMA if gamma is None else gamma)
 
 
 def _row(mdp: Any, solution: Any, state: int) -> list[str]:

@@ -114,7 +114,7 @@ class Iterates:
         return np.stack([low, q.max(axis=(-2, -1), where=self.legal, initial=-np.inf)], axis=-1)
 
 
-def iterate(mdp: FiniteMDP, tau: float, start: ArrayLike = 0.0, steps: int = 100, *, blocks: int = 1) -> Iterates:
+def iterate_both(mdp: FiniteMDP, tau: float, start: ArrayLike = 0.0, steps: int = 100, *, blocks: int = 1) -> Iterates:
     """Apply the Bellman operators of the maximum (eq. 2) and of softmax (eq. 3) side by side, so many times.
 
     Args:
@@ -131,7 +131,7 @@ def iterate(mdp: FiniteMDP, tau: float, start: ArrayLike = 0.0, steps: int = 100
 
     Example:
         >>> from softbellman.tabular import examples
-        >>> pair = iterate(examples.one_state((1.0, 0.0), gamma=0.5), tau=1.0, steps=2)
+        >>> pair = iterate_both(examples.one_state((1.0, 0.0), gamma=0.5), tau=1.0, steps=2)
         >>> pair.soft[0, -1].round(4).tolist(), pair.error[0, -1].round(4).tolist()
         ([[1.3655, 0.3655]], [0.1345, 0.1345])
     """

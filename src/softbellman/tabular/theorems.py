@@ -25,7 +25,7 @@ from scipy.special import expit
 
 from softbellman import operators as ops
 from softbellman.tabular import bounds, examples
-from softbellman.tabular.iterates import Iterates, iterate
+from softbellman.tabular.iterates import Iterates, iterate_both
 
 Values = NDArray[np.float64]
 Form = Callable[[Iterates], Values]
@@ -120,19 +120,19 @@ NEVER = Premise("(it is false)", lambda it: np.zeros(len(it.soft), bool))
 
 
 def _constant_reward() -> Iterates:
-    return iterate(examples.one_state([1.0], gamma=0.9), tau=1.0, start=1.0, steps=10)
+    return iterate_both(examples.one_state([1.0], gamma=0.9), tau=1.0, start=1.0, steps=10)
 
 
 def _losses() -> Iterates:
-    return iterate(examples.one_state([0.0, -10.0], gamma=0.9), tau=0.1, start=[[0.0, -10.0]], steps=100)
+    return iterate_both(examples.one_state([0.0, -10.0], gamma=0.9), tau=0.1, start=[[0.0, -10.0]], steps=100)
 
 
 def _tied_start() -> Iterates:
-    return iterate(examples.one_state([1.0, 0.0], gamma=0.9), tau=1.0, start=0.0, steps=1)
+    return iterate_both(examples.one_state([1.0, 0.0], gamma=0.9), tau=1.0, start=0.0, steps=1)
 
 
 def _chain() -> Iterates:
-    return iterate(examples.vanishing_gap(), tau=10.0, start=examples.vanishing_gap_start(), steps=206)
+    return iterate_both(examples.vanishing_gap(), tau=10.0, start=examples.vanishing_gap_start(), steps=206)
 
 
 def _within(it: Iterates, limits: Values) -> Values:
