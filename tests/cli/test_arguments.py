@@ -291,7 +291,7 @@ def test_a_dry_run_prints_every_value_with_its_source_in_80_columns_and_leaves_n
         "frames per step 4",
         "50,000,000 agent steps, 200,000,000 frames, 12,487,500 updates",
         "epsilon 1 at 0, 1 at 50,000, 0.55 at 550,000, 0.1 at 1,050,000, 0.1 at 50,000,000 agent steps; 0.05 in tests",
-        "memory 424,200,000 bytes for the replay",
+        "memory 424,620,000 bytes for the replay",
     ):
         assert told in text
     assert not any(tmp_path.iterdir())
