@@ -25,6 +25,7 @@ class Elsewhere:
             function = jax.jit(function)
 
         def evaluate(*arrays):
+            arrays = [None if a is None else np.ascontiguousarray(a) for a in arrays]
             given = [
                 None if a is None else self.library.mask(a) if a.dtype == bool else self.library.array(a)
                 for a in arrays

@@ -13,7 +13,7 @@ from softbellman.operators.pytrees import operator
 from softbellman.operators.row import Array, Number, Row, compat, erf, scaled
 
 _REACH = 8.0  # in standard deviations
-_POINTS = {64: (37, 7), 32: (21, 6)}  # for one action, and more for each doubling; by the bits of the dtype
+_POINTS = {64: (61, 8), 32: (21, 6)}  # for one action, and more for each doubling; by the bits of the dtype
 
 
 @operator
