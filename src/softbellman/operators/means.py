@@ -141,7 +141,7 @@ class SignedPower(Operator):
         xp, (t, _) = row.xp, _in_magnitudes(row)
         level = xp.abs(self._level(row, t))
         ratio = xp.where(level > 0, xp.abs(t) / xp.where(level > 0, level, 1.0), 1.0)
-        return xp.where(row.legal, ratio ** (row.constant(self.p) - 1), 0.0) / row.size
+        return row.legally(ratio ** (row.constant(self.p) - 1)) / row.size
 
     def _level(self, row: Row, t: Array) -> Array:
         xp, p = row.xp, row.constant(self.p)
@@ -194,7 +194,7 @@ class Deviation(Operator):
     def policy(self, row: Row) -> Array:
         """Give the gradient, `(1 + kappa (q - mean) / std) / m`: the value averages with it, and it may be negative."""
         deviation, std = _deviations(row)
-        return row.xp.where(row.legal, 1 + row.constant(self.kappa) * deviation / std, 0.0) / row.size
+        return row.legally(1 + row.constant(self.kappa) * deviation / std) / row.size
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative, which is what it averages with."""
@@ -220,7 +220,7 @@ class Relative(Operator):
         p, (deviation, std) = self.policy(row), _deviations(row)
         standard = deviation / std
         pull = row.constant(self.kappa) * p * (row.z - row.sum(p * row.z)) / std
-        return row.xp.where(row.legal, p + pull - standard / row.size * row.sum(pull * standard), 0.0)
+        return row.legally(p + pull - standard / row.size * row.sum(pull * standard))
 
 
 def _deviations(row: Row) -> tuple[Array, Array]:

@@ -48,7 +48,7 @@ class SoftMellowmax(Operator):
         is_near, is_zero = xp.abs(y) < 1, omega == 0
         safe = xp.where(is_zero, 1.0, omega)
         near = d * xp.where(is_zero, deviation, xp.expm1(xp.where(is_near, y, 0.0)) / safe)
-        return row.xp.where(row.legal, p + alpha * xp.where(is_near, near, (p - d) / safe), 0.0)
+        return row.legally(p + alpha * xp.where(is_near, near, (p - d) / safe))
 
     def largest_gap(self, actions: int) -> float:
         """Bound it as the average of softmax over tau from alpha to `alpha + omega`, which it is, and by mellowmax's.

@@ -74,6 +74,10 @@ class Row(NamedTuple):
         """Average `terms` `[..., A]` over the legal actions: `[..., 1]`."""
         return self.sum(terms) / self.size
 
+    def legally(self, terms: Array) -> Array:
+        """Give `terms` `[..., A]`, exactly 0 where not legal, NaN where nothing is."""
+        return self.xp.where(self.legal, terms, 0 * self.best)
+
     def normalise(self, mass: Array) -> Array:
         """Scale `mass` `[..., A]` to a policy: exactly 0 where not legal, NaN where nothing is."""
         with np.errstate(invalid="ignore"):  # a NaN among the values is reason enough for 0 / 0
@@ -277,14 +281,15 @@ def differentiate(op: Callable[..., Array], q: Array, selector: Array | None, wh
     NumPy arrays go through JAX, in their own precision.
     """
     q = real(q)
-    legal_actions(q, where)  # an error if there is none, before JAX traces
+    legal = legal_actions(q, where)  # an error if there is none, before JAX traces
     if compat.is_torch_array(q):
         torch: Any = importlib.import_module("torch")
         with torch.enable_grad():
             point = q.detach().requires_grad_()
             return torch.autograd.grad(op(point, selector, where).sum(), point)[0]
     if compat.is_jax_array(q):
-        return _slope()(q, op, selector, where)
+        xp = compat.array_namespace(q)
+        return xp.where(xp.any(legal, axis=-1, keepdims=True), _slope()(q, op, selector, where), math.nan)
     try:
         jax = _jax()
     except ImportError:
