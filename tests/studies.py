@@ -11,7 +11,11 @@ import numpy as np
 
 from softbellman import config as configs
 from softbellman import operators as ops
+from softbellman import report
+from softbellman.analysis.findings import find_all
+from softbellman.analysis.records import Records
 from softbellman.operators.spec import plain
+from softbellman.paper import results
 from softbellman.paper.grid import Scale
 from softbellman.running.build import make_network
 from softbellman.running.group_training import train_group
@@ -116,6 +120,7 @@ def synthetic(
     frames: int = 1,
     ends: Mapping[tuple[str, int], str] | None = None,
     values: Mapping[str, Any] | None = None,
+    random: float | None = None,
 ) -> Study:
     """Makes a study whose operators score 4, 6, 8, ... a game in the end, with seeds half a point apart.
 
@@ -128,6 +133,7 @@ def synthetic(
         frames: frames of an agent step.
         ends: how the run of an operator and a seed stands if it did not finish: it has half of the phases.
         values: columns of `metrics.csv` that are the same in each row.
+        random: the random policy's score in every game; None: it was not played.
     """
     config = configs.preset("paper-atari").config
     for name, value in (("loop.steps", phases * EPOCH), ("loop.epoch_steps", EPOCH)):
@@ -145,7 +151,15 @@ def synthetic(
             write_error(run, "failed", "RuntimeError: the emulator is gone", "Traceback (most recent call last): ...\n")
         else:
             writer.status(end, **({"reason": "the loss was not finite"} if end == "diverged" else {}))
+    for environment in environments if random is not None else ():
+        _random(study, environment, random)
     return study
+
+
+def report_of(study: Study, **options: Any) -> Path:
+    """Writes the report of a study, with options that `study.report` does not have."""
+    records = Records.read(study)
+    return report.write(records, find_all(records), **options)
 
 
 def row(phase: int, phases: int, number: int, seed: int, frames: int) -> Row:
@@ -227,8 +241,13 @@ def paper_study(
             rows.append(plain | values | {"agent_steps": phase * scale.config.loop.epoch_steps})
         _write(run, rows, state)
     for environment in scale.environments:
-        _random(study, environment)
+        _random(study, environment, RANDOM)
     return study
+
+
+def results_of(scale: Scale, study: Study) -> results.Results:
+    """Reads the results of a scale's study."""
+    return results.read(scale, Records.read(study))
 
 
 def _write(run: RunPath, rows: Collection[Row], state: str) -> None:
@@ -240,8 +259,8 @@ def _write(run: RunPath, rows: Collection[Row], state: str) -> None:
     write_status(run, state)
 
 
-def _random(study: Study, environment: str) -> None:
-    phase = {"random": {"scores": [RANDOM, RANDOM], "unfinished": False}}
+def _random(study: Study, environment: str, score: float) -> None:
+    phase = {"random": {"scores": [score, score], "unfinished": False}}
     file = study.path / "random" / f"{plain(environment)}.json"
     file.parent.mkdir(exist_ok=True)
     write_atomically(file, json.dumps({"policies": phase}))

@@ -33,6 +33,7 @@ ALLOWED = {
         "training",
         "config",
         "arguments",
+        "analysis",
         "report",
     },  # a study's own page, drawn when asked for
     "analysis": {"operators", "config", "study", "arguments"},
@@ -197,8 +198,9 @@ def test_no_circle_of_imports_leaves_a_folder():
             found = max((name for name in names if within(target, name)), key=len, default=None)
             if found is not None and found != module_name(file):
                 arrows[module_name(file)].add(found)
-    assert "report" in arrows["study.store"]
-    arrows["study.store"] -= {"report"}
+    own_page = {"analysis.findings", "analysis.records", "report"}
+    assert own_page <= arrows["study.store"]
+    arrows["study.store"] -= own_page
     assert [sorted(each) for each in circles(arrows)] == CIRCLES
     folders: dict[str, set[str]] = {}
     for name, targets in arrows.items():

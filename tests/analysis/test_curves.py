@@ -1,12 +1,14 @@
 """Learning curves on common steps: nothing is extrapolated, and every point says how many runs it is of."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from softbellman.analysis.curves import align, collect_curves, interquartile_band, mean_band, steps_to_reach
+from softbellman.analysis.records import Records
 from softbellman.analysis.statistics import bootstrap_interval, interquartile_mean, mean_interval
 from softbellman.study.runs import RunPath
 
@@ -117,14 +119,15 @@ def test_a_studys_curves_are_those_of_its_finished_runs(tmp_path):
             rows = [f"{10 * n},{value}" for n, value in enumerate(values, start=1)]
             (path / "metrics.csv").write_text("\n".join(["agent_steps,gradient_norm", *rows]) + "\n")
             runs.append(RunPath(path, game, operator, seed))
-    study = SimpleNamespace(runs=[*runs, RunPath(tmp_path / "not-begun", "g/a", "max", 9)])
-    found = collect_curves(study, "gradient_norm", "max", "g/b")
+    runs.append(RunPath(tmp_path / "not-begun", "g/a", "max", 9))
+    records = Records.read(SimpleNamespace(path=tmp_path, runs=runs, environments=[]))
+    found = collect_curves(records, "gradient_norm", "max", "g/b")
     assert list(found) == [0]  # seed 3 finished, but has no value
     np.testing.assert_array_equal(found[0], [[10, 20], [0, 6]])
-    assert list(collect_curves(study, "gradient_norm", "max", "g/b", partial=True)) == [0, 2, 4]
+    assert list(collect_curves(records, "gradient_norm", "max", "g/b", partial=True)) == [0, 2, 4]
     with pytest.raises(ValueError, match="curves of different games are not pooled; name one of g/a, g/b"):
-        collect_curves(study, "gradient_norm", "max")
-    alone = SimpleNamespace(runs=[run for run in runs if run.environment == "g/b"])
+        collect_curves(records, "gradient_norm", "max")
+    alone = replace(records, runs=tuple(each for each in records.runs if each.run.environment == "g/b"))
     assert list(collect_curves(alone, "gradient_norm", "max")) == [0]
     with pytest.raises(ValueError, match="has no column 'loss'"):
         collect_curves(alone, "loss", "max")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Scores, aggregate, best_score, collect, summarise
 from softbellman.analysis.statistics import bootstrap_interval, interquartile_mean, mean_interval
 from softbellman.study.runs import RunPath
@@ -15,8 +16,8 @@ NAN = np.nan
 LONG = [*range(100, 112)]  # twelve test phases
 
 
-def study_of(folder, runs):
-    """A study of `{(game, operator, seed): (state, test scores)}`; a state of None is a run that has not begun."""
+def records_of(folder, runs):
+    """The records of runs `{(game, operator, seed): (state, test scores)}`; a state of None: it has not begun."""
     paths = []
     for (game, operator, seed), (state, returns) in runs.items():
         path = folder / f"{game}-{operator}-{seed}".replace("/", "-")
@@ -26,7 +27,7 @@ def study_of(folder, runs):
             (path / "status.json").write_text(json.dumps({"state": state}))
             rows = [f"{4 * n},{n},{'' if score is None else score}" for n, score in enumerate(returns, start=1)]
             (path / "metrics.csv").write_text("\n".join(["agent_steps,updates,test_return", *rows]) + "\n")
-    return SimpleNamespace(runs=paths)
+    return Records.read(SimpleNamespace(path=folder, runs=paths, environments=[]))
 
 
 def scores_of(values, **fields):
@@ -47,33 +48,33 @@ def scores_of(values, **fields):
     ],
 )
 def test_l18_a_score_says_of_which_test_phases_it_is(tmp_path, summary, score, label):
-    study = study_of(tmp_path, {("g/a", "max", 0): ("finished", [500, *LONG[1:]])})
-    scores = collect(study, summary)
+    records = records_of(tmp_path, {("g/a", "max", 0): ("finished", [500, *LONG[1:]])})
+    scores = collect(records, summary)
     assert scores.of("max") == pytest.approx([score])
     assert scores.label == label
 
 
 def test_l18_fewer_than_ten_test_phases_are_not_called_ten(tmp_path):
     runs = {("g/a", "max", seed): ("finished", [1, 2, 6]) for seed in (0, 1)}
-    scores = collect(study_of(tmp_path, runs))
+    scores = collect(records_of(tmp_path, runs))
     assert scores.of("max").tolist() == [3.0, 3.0]
     assert scores.label == "test score, mean of all 3 test phases"
 
 
 def test_a_test_phase_without_a_score_is_left_out_and_a_run_without_any_has_none(tmp_path):
     runs = {("g/a", "max", 0): ("finished", [2, None, 4]), ("g/a", "max", 1): ("finished", [None, None])}
-    scores = collect(study_of(tmp_path, runs))
+    scores = collect(records_of(tmp_path, runs))
     np.testing.assert_array_equal(scores.of("max"), [3.0, NAN])
     assert scores.missing("max") == {"without a score": 1}
     assert np.isnan(
-        collect(study_of(tmp_path / "b", {("g/a", "max", 0): ("finished", [2, None])}), "last").of("max")[0]
+        collect(records_of(tmp_path / "b", {("g/a", "max", 0): ("finished", [2, None])}), "last").of("max")[0]
     )
 
 
 def test_axes_are_found_by_name(tmp_path):
     cells = list(itertools.product(("g/a", "g/b"), ("max", "softmax(5)"), (3, 0, 7)))
     runs = {cell: ("finished", [number]) for number, cell in enumerate(cells)}
-    scores = collect(study_of(tmp_path, dict(sorted(runs.items(), key=lambda item: item[1][1][0] % 5))), "last")
+    scores = collect(records_of(tmp_path, dict(sorted(runs.items(), key=lambda item: item[1][1][0] % 5))), "last")
     for (game, operator, seed), (_, [value]) in runs.items():
         assert scores.of(operator, game)[scores.seeds.index(seed)] == value
         assert scores.across(operator)[scores.games.index(game), scores.seeds.index(seed)] == value
@@ -95,20 +96,20 @@ def test_games_are_never_pooled_by_accident():
 def test_l17_runs_that_failed_or_diverged_have_no_score_and_are_counted(tmp_path):
     states = ["finished", "finished", "failed", "failed", "diverged", "running", "stopped", None]
     runs = {("g/a", "max", seed): (state, [10.0 + seed]) for seed, state in enumerate(states)}
-    study = study_of(tmp_path, runs)
-    scores = collect(study, "last")
+    records = records_of(tmp_path, runs)
+    scores = collect(records, "last")
     np.testing.assert_array_equal(scores.of("max"), [10.0, 11.0, *[NAN] * 6])
     assert scores.missing("max") == {"failed": 2, "diverged": 1, "running": 1, "stopped": 1, "not begun": 1}
     row = summarise(scores.of("max"))
     assert (row.counted, row.asked, row.mean) == (2, 8, 10.5)
 
-    partial = collect(study, "last", partial=True)  # what is under way may count, what went wrong never does
+    partial = collect(records, "last", partial=True)  # what is under way may count, what went wrong never does
     np.testing.assert_array_equal(partial.of("max"), [10.0, 11.0, NAN, NAN, NAN, 15.0, 16.0, NAN])
     assert partial.missing("max") == {"failed": 2, "diverged": 1, "not begun": 1}
 
 
 def test_a_run_that_has_just_begun_has_no_score_yet(tmp_path):
-    scores = collect(study_of(tmp_path, {("g/a", "max", 0): ("running", [])}), "best", partial=True)
+    scores = collect(records_of(tmp_path, {("g/a", "max", 0): ("running", [])}), "best", partial=True)
     assert scores.missing("max") == {"running": 1}
 
 
@@ -120,14 +121,14 @@ def test_the_best_score_is_that_of_the_best_trained_network():
 
 
 def test_other_columns_can_be_read_and_unknown_names_are_errors(tmp_path):
-    study = study_of(tmp_path, {("g/a", "max", 0): ("finished", [5, 6])})
-    scores = collect(study, "last", "agent_steps")
+    records = records_of(tmp_path, {("g/a", "max", 0): ("finished", [5, 6])})
+    scores = collect(records, "last", "agent_steps")
     assert scores.of("max").tolist() == [8.0]
     assert scores.label == "agent_steps, last test phase"
     with pytest.raises(ValueError, match=r"has no column 'overestimation'; it has agent_steps, updates, test_return"):
-        collect(study, "last", "overestimation")
+        collect(records, "last", "overestimation")
     with pytest.raises(ValueError, match="unknown summary 'first'; allowed are last_10, last, best"):
-        collect(study, "first")
+        collect(records, "first")
 
 
 def test_l12_a_summary_has_no_nan_and_no_interval_of_one_run():

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from softbellman.paper import budget, results
+from softbellman.paper import budget
 from softbellman.paper.grid import SCALES
 from softbellman.paper.views import VIEWS
 from softbellman.running.local import Local
@@ -12,6 +12,7 @@ from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import write_error
 
+from ..studies import results_of
 from .conftest import run_alone
 
 
@@ -67,7 +68,7 @@ def test_a_run_that_failed_is_told_of_and_what_is_there_is_drawn_and_marked(one_
     assert "double(max): 1 of 2 runs finished; seed 0 failed: RuntimeError: the emulator is gone" in errors
     assert errors.splitlines()[-1] == "softbellman: the same command with --retry-failed tries again what failed"
     assert (study.path / "paper" / "table-1.png").exists()
-    assert "so far: 5 of 6 runs" in VIEWS["table-1"].heading(results.read(SCALES["smoke"], study))
+    assert "so far: 5 of 6 runs" in VIEWS["table-1"].heading(results_of(SCALES["smoke"], study))
     code, _, errors = softbellman("paper", "run", "table-2", "--out", study.path)
     assert (code, errors) == (0, "")  # the run that failed is none of its own
 

@@ -8,7 +8,7 @@ from softbellman.paper.expected import TABLE_A1
 from softbellman.paper.grid import SCALES
 from softbellman.paper.results import read
 
-from ..studies import paper_study
+from ..studies import paper_study, results_of
 
 SMOKE, LAPTOP, FULL = SCALES.values()
 # Final scores of softmax by seed: each seed's own favourite is another than that of the four others.
@@ -25,7 +25,9 @@ def results(tmp_path_factory):
         return {"test_return": float(score), "held_out_value": 100.0 * score}
 
     folder = tmp_path_factory.mktemp("arms") / "study"
-    return read(LAPTOP, paper_study(folder, LAPTOP, measured, operators=[*candidates(LAPTOP, "S-DQN"), "double(max)"]))
+    return results_of(
+        LAPTOP, paper_study(folder, LAPTOP, measured, operators=[*candidates(LAPTOP, "S-DQN"), "double(max)"])
+    )
 
 
 def test_a_parameter_is_chosen_by_the_other_seeds(results):
@@ -53,7 +55,7 @@ def test_an_operator_alone_is_taken_for_every_seed(results):
 def test_with_one_seed_nothing_is_chosen(tmp_path):
     specs = candidates(LAPTOP, "S-DQN")
     states = {(game, spec, seed): "running" for game in LAPTOP.games for spec in specs for seed in range(11, 15)}
-    arm = take(read(LAPTOP, paper_study(tmp_path / "study", LAPTOP, operators=specs, states=states)), "S-DQN")
+    arm = take(results_of(LAPTOP, paper_study(tmp_path / "study", LAPTOP, operators=specs, states=states)), "S-DQN")
     assert arm.operators[0, 0] is None and np.isnan(arm.of(arm.results.final)[0, 0])
 
 

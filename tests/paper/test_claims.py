@@ -10,10 +10,9 @@ import pytest
 from softbellman.paper.arms import PAPERS, WHOLE, take
 from softbellman.paper.claims import CLAIMS, LEVEL
 from softbellman.paper.grid import SCALES
-from softbellman.paper.results import read
 from softbellman.paper.views import VIEWS
 
-from ..studies import RANDOM, paper_study
+from ..studies import RANDOM, paper_study, results_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "claims.md").read_text()
 LAPTOP = SCALES["laptop"]
@@ -50,7 +49,7 @@ def measured(game, spec, seed, done):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return read(LAPTOP, paper_study(tmp_path_factory.mktemp("claims") / "study", LAPTOP, measured))
+    return results_of(LAPTOP, paper_study(tmp_path_factory.mktemp("claims") / "study", LAPTOP, measured))
 
 
 def differences(name, results, reading=WHOLE):

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from softbellman.analysis.records import Records
 from softbellman.paper import document
 from softbellman.paper.contents import contents
 from softbellman.paper.grid import SCALES, open_study
-from softbellman.paper.results import read
 from softbellman.paper.views import VIEWS
 
-from ..studies import paper_study
+from ..studies import paper_study, results_of
 
 ROOT = Path(__file__).parents[2]
 LAPTOP = SCALES["laptop"]
@@ -23,7 +23,9 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("document")
     states = {("seaquest", spec, seed): "running" for spec in LAPTOP.operators for seed in LAPTOP.seeds}
     study = paper_study(folder / "study", LAPTOP, states=states)
-    path = document.write(read(LAPTOP, study), study, folder / "docs" / "paper.md", study.path / "paper")
+    path = document.write(
+        results_of(LAPTOP, study), Records.read(study), folder / "docs" / "paper.md", study.path / "paper"
+    )
     return path, path.read_text()
 
 
@@ -55,6 +57,6 @@ def test_the_repositorys_document_is_what_its_rows_give():
     path, folder = Path("docs/reproduction.md"), Path("results/paper/laptop")
     study = open_study(LAPTOP, ROOT / folder)
     assert study is not None
-    found = contents(read(LAPTOP, study), study)
+    found = contents(results_of(LAPTOP, study), Records.read(study))
     assert document.render(found, path, folder / "paper") == (ROOT / path).read_text()
     assert found["first"] in " ".join((ROOT / "README.md").read_text().split())

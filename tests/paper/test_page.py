@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from softbellman.analysis.records import Records
 from softbellman.paper import page
 from softbellman.paper.claims import CLAIMS
 from softbellman.paper.contents import first_sentence
@@ -14,7 +15,7 @@ from softbellman.paper.verdicts import Verdict
 from softbellman.paper.views import VIEWS
 
 from ..browser import Browser, find_browser
-from ..studies import paper_study
+from ..studies import paper_study, results_of
 
 LAPTOP = SCALES["laptop"]
 
@@ -25,7 +26,7 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     states = {("seaquest", spec, seed): "running" for spec in LAPTOP.operators for seed in LAPTOP.seeds}
     study = paper_study(folder / "study", LAPTOP, states=states)
-    return page.write(read(LAPTOP, study), study, study.path / "paper" / "index.html")
+    return page.write(results_of(LAPTOP, study), Records.read(study), study.path / "paper" / "index.html")
 
 
 def test_the_first_sentence_sums_up_the_verdicts():

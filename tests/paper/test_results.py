@@ -6,7 +6,7 @@ import pytest
 from softbellman.paper.grid import SCALES
 from softbellman.paper.results import deviation, mean, read
 
-from ..studies import RANDOM, paper_study
+from ..studies import RANDOM, paper_study, results_of
 
 LAPTOP = SCALES["laptop"]
 OPERATORS = ("max", "double(max)")
@@ -23,7 +23,7 @@ def by_phase(game, spec, seed, done):
 def results(tmp_path):
     states = {("breakout", "max", 12): "diverged", ("asterix", "max", 10): "running", ("asterix", "max", 13): "failed"}
     states |= {("asterix", "double(max)", seed): "not begun" for seed in LAPTOP.seeds}
-    return read(LAPTOP, paper_study(tmp_path / "study", LAPTOP, by_phase, operators=OPERATORS, states=states))
+    return results_of(LAPTOP, paper_study(tmp_path / "study", LAPTOP, by_phase, operators=OPERATORS, states=states))
 
 
 def test_scores_of_a_run(results):
@@ -54,7 +54,7 @@ def test_scales_of_games(results):
 
 def test_where_nothing_beats_random_actions_there_is_no_scale(tmp_path):
     study = paper_study(tmp_path / "study", LAPTOP, lambda *_: {"test_return": RANDOM}, operators=["max"])
-    assert np.isnan(read(LAPTOP, study).score_scale).all()
+    assert np.isnan(results_of(LAPTOP, study).score_scale).all()
 
 
 def test_without_a_study_nothing_is_there():
@@ -85,7 +85,7 @@ def test_runs_that_share_a_clock_share_its_time(tmp_path):
 
     states = {("seaquest", "max", 14): "running"}
     study = paper_study(tmp_path / "study", LAPTOP, clock, operators=OPERATORS, states=states)
-    missing = read(LAPTOP, study).missing(["max"])
+    missing = results_of(LAPTOP, study).missing(["max"])
     assert missing.runs == 1 and missing.hours == pytest.approx((600 + 900) / 9 / 3600, rel=1e-3)
 
 

@@ -8,10 +8,9 @@ from scipy import stats
 
 from softbellman.paper.claims import CLAIMS, LEVEL
 from softbellman.paper.grid import SCALES
-from softbellman.paper.results import read
 from softbellman.paper.verdicts import decide, estimate, judge
 
-from ..studies import RANDOM, paper_study
+from ..studies import RANDOM, paper_study, results_of
 
 SMOKE, LAPTOP, _ = SCALES.values()
 BY_NAME = {claim.name: claim for claim in CLAIMS}
@@ -79,7 +78,7 @@ def underestimating(tmp_path):
             return {"held_out_value": 10.0, "overestimation": over[(seed - 10) % len(over)]}
 
         study = paper_study(tmp_path / "study", LAPTOP, measured, operators=PAIR, **more)
-        return judge(BY_NAME["small-tau-underestimates"], read(LAPTOP, study))
+        return judge(BY_NAME["small-tau-underestimates"], results_of(LAPTOP, study))
 
     return made
 
@@ -117,7 +116,7 @@ def test_a_run_without_values_leaves_a_claim_undecided(underestimating):
 def test_values_that_are_all_alike_have_no_rank_correlation(tmp_path):
     specs = [spec for spec in LAPTOP.operators if spec.startswith("double")]
     study = paper_study(tmp_path / "study", LAPTOP, lambda *_: {"held_out_value": 1.0}, operators=specs)
-    verdict = judge(BY_NAME["values-grow"], read(LAPTOP, study))
+    verdict = judge(BY_NAME["values-grow"], results_of(LAPTOP, study))
     assert verdict.state == "undecided" and verdict.reason.startswith("breakout has no difference: ")
 
 
@@ -130,7 +129,7 @@ def whole(tmp_path_factory):
         return {"test_return": score}
 
     states = {(game, "max", seed): "diverged" for game in LAPTOP.games for seed in (11, 12)}
-    results = read(LAPTOP, paper_study(tmp_path_factory.mktemp("w") / "study", LAPTOP, measured, states=states))
+    results = results_of(LAPTOP, paper_study(tmp_path_factory.mktemp("w") / "study", LAPTOP, measured, states=states))
     return {claim.name: judge(claim, results) for claim in CLAIMS}
 
 
@@ -159,7 +158,7 @@ def test_what_is_not_built_yet_is_undecided(whole):
 
 def test_where_no_operator_beats_random_actions_scores_decide_nothing(tmp_path):
     study = paper_study(tmp_path / "study", LAPTOP, lambda *_: {"test_return": RANDOM})
-    verdict = judge(BY_NAME["faster-dqn"], read(LAPTOP, study))
+    verdict = judge(BY_NAME["faster-dqn"], results_of(LAPTOP, study))
     assert (
         verdict.state == "undecided" and "breakout has no difference: no operator plays better than" in verdict.reason
     )
@@ -169,7 +168,7 @@ def test_smoke_decides_nothing(tmp_path):
     def measured(game, spec, seed, done):
         return {"overestimation": -1.0 - 0.001 * seed}
 
-    results = read(SMOKE, paper_study(tmp_path / "study", SMOKE, measured))
+    results = results_of(SMOKE, paper_study(tmp_path / "study", SMOKE, measured))
     verdict = judge(BY_NAME["small-tau-underestimates"], results)
     assert verdict.shown[0].estimate.interval[1] < 0
     assert (verdict.state, verdict.reason) == ("undecided", "scale smoke decides nothing")

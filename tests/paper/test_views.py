@@ -13,7 +13,7 @@ from softbellman.paper.grid import SCALES
 from softbellman.paper.results import read
 from softbellman.paper.views import VIEWS, find
 
-from ..studies import paper_study
+from ..studies import paper_study, results_of
 
 SMOKE, LAPTOP, FULL = SCALES.values()
 TRAINED = [name for name, view in VIEWS.items() if not view.measure]
@@ -31,7 +31,7 @@ def measured(game, spec, seed, done):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return read(LAPTOP, paper_study(tmp_path_factory.mktemp("views") / "study", LAPTOP, measured))
+    return results_of(LAPTOP, paper_study(tmp_path_factory.mktemp("views") / "study", LAPTOP, measured))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def part(tmp_path_factory):
     specs = (*candidates(LAPTOP, "S-DDQN")[:3], "max", "double(max)")
     states = {("seaquest", spec, seed): "running" for spec in specs for seed in LAPTOP.seeds}
     folder = tmp_path_factory.mktemp("part") / "study"
-    return read(LAPTOP, paper_study(folder, LAPTOP, measured, operators=specs, states=states))
+    return results_of(LAPTOP, paper_study(folder, LAPTOP, measured, operators=specs, states=states))
 
 
 def test_the_papers_numbers_are_there_for_every_game_of_every_scale():

@@ -6,11 +6,10 @@ import time
 
 import pytest
 
-from softbellman import report
 from softbellman.study.store import Study
 
 from ..browser import Browser, find_browser
-from ..studies import synthetic
+from ..studies import report_of, synthetic
 
 ELEVEN = (
     "max", "softmax(1)", "softmax(5)", "softmax(10)", "mellowmax(1)", "mellowmax(5)", "mellowmax(10)", "double(max)",
@@ -76,7 +75,7 @@ def pages(tmp_path_factory):
         if name not in written:
             study = synthetic(tmp_path_factory.mktemp("page") / "study", **STUDIES[name])
             start = time.process_time()
-            written[name] = report.write(study, films=False), time.process_time() - start
+            written[name] = report_of(study, films=False), time.process_time() - start
         return written[name]
 
     return page
@@ -147,7 +146,7 @@ def test_without_its_script_the_page_shows_all(browser, pages, width):
 
 def test_a_film_plays(browser, cartpole, tmp_path):
     pytest.importorskip("imageio")
-    page = report.write(Study(shutil.copytree(cartpole[0].path, tmp_path / "study")))
+    page = report_of(Study(shutil.copytree(cartpole[0].path, tmp_path / "study")))
     browser.open(page, 390)
     loaded = """new Promise((resolve) => {
         const film = document.querySelector("video");

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from softbellman import operators as ops
+from softbellman.analysis.records import Records
 from softbellman.config import Config
 from softbellman.report import pictures
 from softbellman.report.pictures import Curves, draw_curves, draw_panel, new_figure, panels
@@ -15,21 +16,21 @@ from ..studies import synthetic
 
 def test_a_picture_is_drawn_and_the_same_each_time(cartpole, tmp_path):
     image = pytest.importorskip("matplotlib.image")
-    study, _ = cartpole
-    first = draw_curves([study], tmp_path / "new" / "first.png")
-    second = draw_curves([study], tmp_path / "second.png")
+    records = [Records.read(cartpole[0])]
+    first = draw_curves(records, tmp_path / "new" / "first.png")
+    second = draw_curves(records, tmp_path / "second.png")
     assert first.read_bytes() == second.read_bytes()
     pixels = image.imread(first)
     assert pixels.shape[:2] == (768, 1152)
     blue = np.abs(pixels[..., :3] - np.array([0x00, 0x72, 0xB2]) / 255).max(axis=-1) < 0.02
     assert all(part.sum() > 50 for part in (blue[:384, :576], blue[:384, 576:], blue[384:, :576], blue[384:, 576:]))
-    assert "<svg" in draw_curves([study], tmp_path / "curves.svg").read_text()
+    assert "<svg" in draw_curves(records, tmp_path / "curves.svg").read_text()
 
 
 def test_every_line_of_every_operator_is_within_its_panel(tmp_path, monkeypatch):
     study, drawn = synthetic(tmp_path / "study", seeds=[0, 1]), []
     monkeypatch.setattr(pictures, "save_picture", lambda figure, path: drawn.append(figure) or path)
-    draw_curves([study], tmp_path / "curves.png")
+    draw_curves([Records.read(study)], tmp_path / "curves.png")
     for axis in drawn[0].axes:
         low, high = axis.get_ylim()
         values = np.concatenate([np.asarray(line.get_ydata()) for line in axis.lines if len(line.get_xdata()) > 2])
@@ -46,11 +47,11 @@ def test_what_was_not_measured_is_said_in_its_place(tmp_path):
 
 def test_nothing_to_draw_is_an_error(cartpole, walk, tmp_path):
     with pytest.raises(ValueError, match="one picture shows one environment, not gym/CartPole-v1, gym/walk:Walk-v0"):
-        draw_curves([cartpole[0], walk], tmp_path / "both.png")
+        draw_curves([Records.read(cartpole[0]), Records.read(walk)], tmp_path / "both.png")
     empty = Study.create(tmp_path / "empty", "gym/X-v0", [ops.maximum()], [0], Config(), {}, [])
     run = empty.runs[0].path
     run.mkdir(parents=True)
     (run / "metrics.csv").write_text(",".join(columns()) + "\n")
     with pytest.raises(ValueError, match="no run has finished a test phase"):
-        draw_curves([empty], tmp_path / "empty.png")
+        draw_curves([Records.read(empty)], tmp_path / "empty.png")
     assert not list(tmp_path.glob("*.png"))

@@ -12,6 +12,7 @@ import pytest
 
 from softbellman import report
 from softbellman.analysis.findings import Found, Row, find
+from softbellman.analysis.records import Records
 from softbellman.analysis.scores import summarise
 from softbellman.analysis.statistics import paired_difference
 from softbellman.envs import MissingExtra
@@ -20,7 +21,7 @@ from softbellman.report.conclusions import conclude
 from softbellman.study.store import Study
 from softbellman.study.writer import write_status
 
-from ..studies import EPOCH, synthetic
+from ..studies import EPOCH, report_of, synthetic
 
 L17 = {("softmax(5)", 2): "failed", ("softmax(5)", 3): "failed", ("softmax(5)", 4): "diverged"}
 
@@ -42,6 +43,10 @@ def found_of(random=None, **scores):
     return Found("g/a", rows, np.array(arrays), label, [], [(name, none, None) for name in names], chance)
 
 
+def found_in(study):
+    return find(Records.read(study), "minatar/breakout")
+
+
 def read(path):
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
@@ -57,7 +62,7 @@ def text_of(page):
 def failures(tmp_path_factory):
     """A study with runs that failed and diverged, and its page."""
     study = synthetic(tmp_path_factory.mktemp("report") / "study", ends=L17, frames=4)
-    return study, report.write(study, films=False)
+    return study, report_of(study, films=False)
 
 
 @pytest.fixture
@@ -68,7 +73,7 @@ def no_pictures(monkeypatch):
 
 def test_l17_the_table_counts_the_runs_that_ended(failures):
     study, page = failures
-    rows = find(study, "minatar/breakout").rows
+    rows = found_in(study).rows
     assert [(row.operator, row.counted, row.asked) for row in rows] == [
         ("max", 5, 5), ("softmax(5)", 2, 5), ("mellowmax(5)", 5, 5),
     ]  # fmt: skip
@@ -81,7 +86,7 @@ def test_l17_the_table_counts_the_runs_that_ended(failures):
 
 
 def test_a_difference_is_that_of_common_seeds(tmp_path):
-    rows = find(synthetic(tmp_path / "study"), "minatar/breakout").rows
+    rows = found_in(synthetic(tmp_path / "study")).rows
     assert rows[0].difference is None and rows[0].improvement is None
     for row, expected in zip(rows[1:], (2, 4), strict=True):  # by what their scores grow more, at the end
         low, high = row.difference.interval
@@ -173,7 +178,7 @@ def test_many_comparisons_are_said_to_be_many():
 
 
 def test_values_are_compared_too(failures):
-    sentences = conclude(find(failures[0], "minatar/breakout"))
+    sentences = conclude(found_in(failures[0]))
     lower = r"lie 0\.{} lower than those of max, beside what is obtained \(95% interval 0\.\d\d to 0\.\d\d, "
     lower += r"{} common seeds\)\."
     patterns = (
@@ -193,7 +198,7 @@ def test_the_tables_hold_what_the_page_shows(failures):
     table = [{name: "" if value is None else str(value) for name, value in row.items()} for row in study.table()]
     assert table == rows
     assert rows[1]["last_10_iqm"] and not rows[1]["last_10_iqm_low"]  # of two runs there is no bootstrap interval
-    for row, expected in zip(rows, find(study, "minatar/breakout").rows, strict=True):
+    for row, expected in zip(rows, found_in(study).rows, strict=True):
         assert (row["operator"], row["counted"]) == (expected.operator, str(expected.counted))
         assert float(row["last_10"]) == expected.last_10.mean
         assert [float(row["last_10_low"]), float(row["last_10_high"])] == list(expected.last_10.interval)
@@ -232,7 +237,7 @@ def test_the_same_study_gives_the_same_files(failures):
     study, page = failures
     files = [file for file in page.parent.rglob("*") if file.is_file()]
     before = [file.read_bytes() for file in files]
-    report.write(study, films=False)
+    report_of(study, films=False)
     assert [file.read_bytes() for file in files] == before
 
 
@@ -249,7 +254,7 @@ def test_no_id_of_the_page_is_there_twice(failures):
 
 
 def test_l43_one_seed_is_a_line_without_a_band(tmp_path):
-    page = report.write(synthetic(tmp_path / "study", seeds=[0], phases=3), films=False)
+    page = report_of(synthetic(tmp_path / "study", seeds=[0], phases=3), films=False)
     assert "frames each" not in page.read_text()
     parts = re.findall(r'\bid="minatar-breakout-[a-z_]+\.o\d\.(\w+)"', page.read_text())
     assert "mean" in parts and "band" not in parts
@@ -270,21 +275,19 @@ def test_l43_no_curve_goes_beyond_the_shortest_run_under_way(tmp_path, no_pictur
     )
     long = study.runs[0].path / "metrics.csv"
     long.write_text(long.read_text() + long.read_text().splitlines()[-1].replace("6,300000", "7,350000") + "\n")
-    page = report.write(study, films=False)
+    page = report_of(study, films=False)
     steps = {int(row["agent_steps"]) for row in read(page.parent / "tables" / "curves.csv")}
     assert steps == {EPOCH * phase for phase in range(1, 7)}
     assert "no run has ended yet, and what follows is of 4 of 4, as far as they have come" in text_of(page)
 
 
 def test_l44_scores_of_games_are_averaged_only_on_a_common_scale(tmp_path, no_pictures):
-    atari = report.write(synthetic(tmp_path / "atari", ["atari/breakout", "atari/seaquest"], seeds=[0, 1]), films=False)
+    atari = report_of(synthetic(tmp_path / "atari", ["atari/breakout", "atari/seaquest"], seeds=[0, 1]), films=False)
     words = text_of(atari)
     assert "normalised, interquartile mean" in words and "Mnih et al. 2015, Extended Data Table 2" in words
     assert (atari.parent / "figures" / "games-profile.svg").exists()
     assert float(read(atari.parent / "tables" / "games.csv")[0]["normalised_iqm"]) > 0
-    other = report.write(
-        synthetic(tmp_path / "other", ["minatar/breakout", "minatar/asterix"], seeds=[0, 1]), films=False
-    )
+    other = report_of(synthetic(tmp_path / "other", ["minatar/breakout", "minatar/asterix"], seeds=[0, 1]), films=False)
     assert "they are not averaged" in text_of(other)
     assert read(other.parent / "tables" / "games.csv")[1]["improvement"] == "1.0"
     assert read(other.parent / "tables" / "games.csv")[1]["normalised_iqm"] == ""
@@ -292,7 +295,7 @@ def test_l44_scores_of_games_are_averaged_only_on_a_common_scale(tmp_path, no_pi
 
 def test_a_parameter_that_was_chosen_is_reported_three_ways(tmp_path, no_pictures):
     operators = ["max", "softmax(1)", "softmax(5)", "softmax(10)"]
-    page = report.write(synthetic(tmp_path / "study", operators=operators, seeds=[0, 1, 2]), films=False)
+    page = report_of(synthetic(tmp_path / "study", operators=operators, seeds=[0, 1, 2]), films=False)
     choices = read(page.parent / "tables" / "choices.csv")
     assert [(row["way"], row["chosen"]) for row in choices] == [
         ("best on the same runs", "softmax(10)"),
@@ -303,7 +306,7 @@ def test_a_parameter_that_was_chosen_is_reported_three_ways(tmp_path, no_picture
 
 
 def test_what_was_never_measured_is_said_and_not_drawn(tmp_path):
-    page = report.write(synthetic(tmp_path / "study", seeds=[0, 1], values={"overestimation": None}), films=False)
+    page = report_of(synthetic(tmp_path / "study", seeds=[0, 1], values={"overestimation": None}), films=False)
     assert "Overestimation Values of the states" in text_of(page)
     assert "not drawn: no run that counts has measured it" in text_of(page)
     assert not (page.parent / "figures" / "minatar-breakout-overestimation.svg").exists()
@@ -313,7 +316,7 @@ def test_an_environment_without_a_run_that_counts_is_in_the_page(tmp_path):
     study = synthetic(tmp_path / "study", ["g/a", "g/b"], ["max", "mean"], [0, 1], phases=2)
     for run in study.runs[:4]:
         write_status(run, "diverged", reason="the loss was not finite")
-    words = text_of(report.write(study, films=False))
+    words = text_of(report_of(study, films=False))
     assert "0 of 2 runs of max count: 2 diverged." in words
     assert "From 0 common seeds no difference can be told: no seed counts both with max and with another." in words
     assert "No run counts, and there is nothing to draw." in words
@@ -322,14 +325,14 @@ def test_an_environment_without_a_run_that_counts_is_in_the_page(tmp_path):
 
 def test_a_hostile_name_is_text(tmp_path):
     study = synthetic(tmp_path / "study", ["gym/<img src=x onerror=alert(1)>"], ["max"], [0, 1], phases=2)
-    page = report.write(study, films=False).read_text()
+    page = report_of(study, films=False).read_text()
     assert "<img src=x" not in page and "&lt;img src=x" in page
 
 
 def test_nothing_to_report_is_an_error(tmp_path):
     study = synthetic(tmp_path / "study", operators=["max"], seeds=[0], ends={("max", 0): "failed"})
     with pytest.raises(ValueError, match=r"no run of .* that counts has finished a test phase yet"):
-        report.write(study)
+        report_of(study)
     assert not (study.path / "report").exists()
 
 
@@ -339,12 +342,12 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch, package):
     for module in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra, match=package):
-        report.write(study, films=False)
+        report_of(study, films=False)
 
 
 def test_plot_draws_means_for_each_environment(tmp_path):
     study = synthetic(tmp_path / "study", ["g/a", "g/b"], seeds=[0, 1, 2], phases=3)
-    figure = report.plot(study)
+    figure = study.plot()
     assert [axis.get_title() for axis in figure.axes[::3]] == ["g/a: test score", "g/b: test score"]
     mean = figure.axes[0].lines[1]
     assert mean.get_ydata()[-1] == pytest.approx(6.5, abs=0.1)  # the middle of three seeds, 6.0 and halves
@@ -355,7 +358,7 @@ def test_plot_draws_means_for_each_environment(tmp_path):
 def test_l46_the_best_agent_is_filmed_once(cartpole, tmp_path, monkeypatch):
     pytest.importorskip("imageio")
     study = Study(shutil.copytree(cartpole[0].path, tmp_path / "study"))
-    page = report.write(study)
+    page = report_of(study)
     (video,) = (page.parent / "videos").rglob("*.mp4")
     assert page.read_text().count('src="data:video/mp4;base64,') == 1
     assert "double(softmax(5)) A game, score " in text_of(page)
@@ -365,16 +368,16 @@ def test_l46_the_best_agent_is_filmed_once(cartpole, tmp_path, monkeypatch):
         raise AssertionError("filmed again")
 
     monkeypatch.setattr("softbellman.running.play.watch", refuse)
-    report.write(study)
+    report_of(study)
     assert page.read_bytes() == before
     monkeypatch.setattr("softbellman.report.page.LARGEST_FILM", 10)
-    report.write(study)
+    report_of(study)
     assert f'src="{video.relative_to(page.parent)}"' in page.read_text()
 
 
 def test_what_cannot_be_filmed_is_said(tmp_path):
     study = synthetic(tmp_path / "study", ["gym/nobody:Knows-v0"], ["max"], [0])
-    (film,) = films.film_best(study, "gym/nobody:Knows-v0", tmp_path)
+    (film,) = films.film_best(Records.read(study), "gym/nobody:Knows-v0", tmp_path)
     assert (
         film.path is None
         and film.caption.startswith("Not filmed: ")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from softbellman.analysis.scores import read_column
+from softbellman.analysis.records import Records
 from softbellman.report import write
 from softbellman.training import metrics
 from softbellman.training.metrics import Measure, Panel
@@ -41,7 +41,7 @@ def longest(monkeypatch):
 def test_a_measure_of_ones_own_is_a_column(longest, tmp_path):
     values = TINY | {"loop.steps": 200, "loop.test_episodes": 3}
     study, told = trained(tmp_path / "study", "gym/CartPole-v1", "classic-control", "max", [0], values)
-    assert read_column(study.runs[0], "longest_game").tolist() == [max(phase.lengths) for _, _, phase in told]
+    assert Records.read(study).runs[0].column("longest_game").tolist() == [max(phase.lengths) for _, _, phase in told]
     assert study.metrics()["longest_game"].dtype == "int64"
 
 

@@ -8,22 +8,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from softbellman.analysis.scores import counts, read_column
+from softbellman.analysis.records import Records
+from softbellman.analysis.scores import counts
 from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, mean_interval
-from softbellman.study.runs import read_status
-from softbellman.study.store import Study
 
 Curve = tuple[np.ndarray, np.ndarray]
 """Agent steps `[points]`, increasing, and values `[points]`; NaN: no value."""
 
 
 def collect_curves(
-    study: Study, column: str, operator: str, game: str | None = None, *, partial: bool = False
+    records: Records, column: str, operator: str, game: str | None = None, *, partial: bool = False
 ) -> dict[int, Curve]:
-    """Reads a curve for each run of an operator in a game, over agent steps, by seed; a run without a value has none.
+    """Collects a curve for each run of an operator in a game, over agent steps, by seed; one without a value has none.
 
     Args:
-        study: the study.
+        records: what the runs of a study left.
         column: the column of `metrics.csv`.
         operator: spec of the operator.
         game: name of the environment; it may be left out if there is but one.
@@ -34,16 +33,16 @@ def collect_curves(
         ValueError: if the study has several games and none is named, for a column that there is not, or metrics that
             can't be read.
     """
-    games = list(dict.fromkeys(run.environment for run in study.runs))
+    games = list(dict.fromkeys(record.run.environment for record in records.runs))
     if game is None and len(games) > 1:
         raise ValueError(f"curves of different games are not pooled; name one of {', '.join(games)}")
     found = {}
-    for run in study.runs:
-        wanted = run.operator == operator and run.environment == (game or games[0])
-        if wanted and counts(read_status(run) or "not begun", partial=partial):
-            values = read_column(run, column)
+    for record in records.runs:
+        wanted = record.run.operator == operator and record.run.environment == (game or games[0])
+        if wanted and counts(record.state, partial=partial):
+            values = record.column(column)
             if np.isfinite(values).any():
-                found[run.seed] = read_column(run, "agent_steps"), values
+                found[record.run.seed] = record.column("agent_steps"), values
     return found
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from softbellman.analysis.choice import choose_parameter, families
 from softbellman.analysis.normalised import normalise
+from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Aggregate, Scores, Summary, aggregate, collect, summarise
 from softbellman.analysis.statistics import (
     Interval,
@@ -14,8 +15,6 @@ from softbellman.analysis.statistics import (
     paired_difference,
     probability_of_improvement,
 )
-from softbellman.study.chance import read as random_scores
-from softbellman.study.store import Study
 
 
 class Row(NamedTuple):
@@ -108,19 +107,24 @@ class Across(NamedTuple):
     normalised: Aggregate | None
 
 
-def under_way(study: Study) -> bool:
+def under_way(records: Records) -> bool:
     """Tells whether no run of a study has ended yet, so that those under way are all there is to report on."""
-    states = collect(study, "last").states
+    states = collect(records, "last").states
     return not (states == "finished").any()
 
 
-def find(study: Study, environment: str) -> Found:
+def find_all(records: Records) -> list[Found]:
+    """Compares the operators of a study in each of its environments."""
+    return [find(records, environment) for environment in records.study.environments]
+
+
+def find(records: Records, environment: str) -> Found:
     """Compares the operators of a study in one environment with the first of them.
 
     Runs that failed or diverged do not count. Those that have not ended do only if none has ended.
     """
-    partial = under_way(study)
-    by_summary = {name: collect(study, name, partial=partial) for name in ("last_10", "best", "last")}
+    partial = under_way(records)
+    by_summary = {name: collect(records, name, partial=partial) for name in ("last_10", "best", "last")}
     scores, game = by_summary["last_10"], by_summary["last_10"].games.index(environment)
     baseline = scores.operators[0]
     rows = []
@@ -143,13 +147,13 @@ def find(study: Study, environment: str) -> Found:
                 improvement_interval(own, first) if another else None,
             )
         )
-    over = collect(study, "last_10", "overestimation", partial=partial)
+    over = collect(records, "last_10", "overestimation", partial=partial)
     overestimation = []
     for operator in over.operators:
         own = over.of(operator, environment)
         difference = paired_difference(own, over.of(baseline, environment)) if operator != baseline else None
         overestimation.append((operator, summarise(own), difference))
-    chance = random_scores(study, environment)
+    chance = records.random[environment]
     random = None if chance is None else summarise(chance)
     chosen = choices(scores, environment)
     return Found(environment, rows, scores.values[game], scores.label, chosen, overestimation, random)
@@ -171,13 +175,13 @@ def choices(scores: Scores, environment: str) -> list[Choice]:
     return found
 
 
-def across(study: Study) -> tuple[list[Across], Scores | None]:
+def across(records: Records) -> tuple[list[Across], Scores | None]:
     """Compares the operators over all environments of a study.
 
     Returns:
         A row for each operator, and the scores on a common scale, or None if there is none for every environment.
     """
-    scores = collect(study, "last_10", partial=under_way(study))
+    scores = collect(records, "last_10", partial=under_way(records))
     try:
         common = normalise(scores)
     except ValueError:  # games whose scale nobody has measured

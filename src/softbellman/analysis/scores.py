@@ -1,21 +1,18 @@
-"""Scores of a study: read as arrays, summarised for each operator, aggregated over games.
+"""Scores of a study: collected, summarised for each operator, aggregated over games.
 
 The unit of analysis is the run: its games are never pooled with those of others, nor are raw scores of different games.
 A score that is missing, because its run failed, diverged or has not ended, is NaN; how many count stands beside how
 many were asked for.
 """
 
-import functools
 from collections import Counter
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from softbellman.analysis.records import Records
 from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, mean_interval
-from softbellman.study.files import read_metrics
-from softbellman.study.runs import RunPath, merit, read_status
-from softbellman.study.store import Study
+from softbellman.study.runs import RunPath, merit
 
 LAST_PHASES = 10
 SUMMARIES = {
@@ -71,11 +68,13 @@ class Scores(NamedTuple):
         return 0 if game is None else _position(self.games, game, "game")
 
 
-def collect(study: Study, summary: str = "last_10", column: str = "test_return", *, partial: bool = False) -> Scores:
-    """Reads one score for each run of a study.
+def collect(
+    records: Records, summary: str = "last_10", column: str = "test_return", *, partial: bool = False
+) -> Scores:
+    """Collects one score for each run of a study.
 
     Args:
-        study: the study.
+        records: what its runs left.
         summary: `last_10`, the mean of the last 10 test phases, or of all if there are fewer; `last`; or `best`, see
             `best_score`.
         column: the column of `metrics.csv`.
@@ -87,19 +86,20 @@ def collect(study: Study, summary: str = "last_10", column: str = "test_return",
     """
     if summary not in SUMMARIES:
         raise ValueError(f"unknown summary {summary!r}; allowed are {', '.join(SUMMARIES)}")
-    games = tuple(dict.fromkeys(run.environment for run in study.runs))
-    operators = tuple(dict.fromkeys(run.operator for run in study.runs))
-    seeds = tuple(dict.fromkeys(run.seed for run in study.runs))
+    games = tuple(dict.fromkeys(record.run.environment for record in records.runs))
+    operators = tuple(dict.fromkeys(record.run.operator for record in records.runs))
+    seeds = tuple(dict.fromkeys(record.run.seed for record in records.runs))
     values = np.full((len(games), len(operators), len(seeds)), np.nan)
     states = np.full(values.shape, "not begun", dtype=object)
     phases = []
-    for run in study.runs:
+    for record in records.runs:
+        run = record.run
         cell = games.index(run.environment), operators.index(run.operator), seeds.index(run.seed)
-        states[cell] = read_status(run) or "not begun"
+        states[cell] = record.state
         if counts(states[cell], partial=partial):
-            series = read_column(run, column)
+            series = record.column(column)
             if summary == "best":
-                values[cell] = best_score(series, read_column(run, "updates"))
+                values[cell] = best_score(series, record.column("updates"))
             else:
                 values[cell] = _mean(series[-LAST_PHASES:] if summary == "last_10" else series[-1:])
             phases.append(len(series))
@@ -123,25 +123,6 @@ def best_score(scores: np.ndarray, updates: np.ndarray) -> float:
 def counts(state: str, *, partial: bool) -> bool:
     """Tells whether what a run measured counts, by how the run stands."""
     return state == "finished" or (partial and state in UNENDED)
-
-
-def read_column(run: RunPath, column: str) -> np.ndarray:
-    """Reads a column `[rows]` of a run's `metrics.csv`.
-
-    Raises:
-        ValueError: if there is no such column, or the file can't be read.
-    """
-    path = run.path / "metrics.csv"
-    metrics = _read(path, path.stat().st_mtime_ns) if path.exists() else read_metrics(path)
-    if column not in metrics:
-        raise ValueError(f"{path} has no column {column!r}; it has {', '.join(metrics)}")
-    return metrics[column].copy()
-
-
-@functools.lru_cache(maxsize=1024)
-def _read(path: Path, written: int) -> dict[str, np.ndarray]:
-    """Reads a table once for all of its columns; `written`, when it was last replaced, tells one from the next."""
-    return read_metrics(path)
 
 
 class Summary(NamedTuple):

@@ -12,6 +12,7 @@ from softbellman.running.stopping import EXIT_CODE
 from softbellman.study.place import require_directory
 
 if TYPE_CHECKING:
+    from softbellman.analysis.records import Records
     from softbellman.paper.figures.view import View
     from softbellman.paper.grid import Scale
     from softbellman.paper.results import Results
@@ -62,8 +63,8 @@ def check(command: PaperCheck) -> int:
     from softbellman.paper import grid, views
 
     chosen, scale = views.find(command.name), grid.find_scale(command.scale)
-    results, study = _read(scale, command.study or scale.folder)
-    _require(study, chosen, scale, command.study or scale.folder)
+    results, records = _read(scale, command.study or scale.folder)
+    _require(records, chosen, scale, command.study or scale.folder)
     shown = set()
     for view in chosen:
         verdicts = [verdict for verdict in view.check(view.data(results)) if verdict.name not in shown]
@@ -83,11 +84,11 @@ def page(command: PaperPage) -> int:
     scale = grid.find_scale(command.scale)
     folder = command.study or scale.folder
     require_directory(folder / "paper", "copy the study to a place that can be, and name that with --study")
-    results, study = _read(scale, folder)
-    _require(study, list(views.VIEWS.values()), scale, folder)
-    pages = [page.write(results, study, folder / "paper" / "index.html")]
+    results, records = _read(scale, folder)
+    _require(records, list(views.VIEWS.values()), scale, folder)
+    pages = [page.write(results, records, folder / "paper" / "index.html")]
     if command.markdown:
-        pages.append(document.write(results, study, command.markdown, folder / "paper"))
+        pages.append(document.write(results, records, command.markdown, folder / "paper"))
     verdicts = [judge(claim, results) for claim in CLAIMS]
     print_lines([("found", contents.first_sentence(results, verdicts)), *(("page", str(path)) for path in pages)])
     return 0
@@ -129,19 +130,21 @@ def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study:
     return 1 if faults else 0
 
 
-def _read(scale: "Scale", folder: Path) -> "tuple[Results, Study | None]":
+def _read(scale: "Scale", folder: Path) -> "tuple[Results, Records | None]":
     """Reads the results of a scale; the random policy is played first where its score is not known yet."""
+    from softbellman.analysis.records import Records
     from softbellman.paper import grid, results
     from softbellman.running.play import measure_chance
 
     study = grid.open_study(scale, folder)
     if study is not None and not scale.is_atari:  # those of Atari's games were published
         measure_chance(study, lambda text: print_lines([("note", text)]))
-    return results.read(scale, study), study
+    records = Records.read(study) if study else None
+    return results.read(scale, records), records
 
 
-def _require(study: "Study | None", chosen: "Sequence[View]", scale: "Scale", folder: Path) -> None:
-    if study is None and any(view.operators(scale) for view in chosen):
+def _require(records: "Records | None", chosen: "Sequence[View]", scale: "Scale", folder: Path) -> None:
+    if records is None and any(view.operators(scale) for view in chosen):
         name = chosen[0].name if len(chosen) == 1 else "all"
         raise ValueError(
             f"{folder} holds no study yet; train one with softbellman paper run {name} --scale {scale.name}, or name "

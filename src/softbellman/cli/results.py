@@ -12,30 +12,34 @@ from softbellman.cli.tables import print_lines, print_table
 from softbellman.study.place import require_directory, require_file
 
 if TYPE_CHECKING:
-    from softbellman.study.store import Study
+    from softbellman.analysis.findings import Found
+    from softbellman.analysis.records import Record
 
 
 def report(command: Report) -> int:
     """Prints what a study found, and writes its page."""
+    from softbellman.analysis.findings import find_all
+    from softbellman.analysis.records import Records
+    from softbellman.report import write
     from softbellman.study.store import Study
 
     study = Study(command.study)
     require_directory(command.out or study.path / "report")
-    print_findings(study)
-    print_lines([("page", str(study.report(command.out)))])
+    records = Records.read(study)
+    findings = find_all(records)
+    print_findings(findings)
+    print_lines([("page", str(write(records, findings, command.out)))])
     return 0
 
 
-def print_findings(study: "Study") -> None:
+def print_findings(findings: "Sequence[Found]") -> None:
     """Prints what can be concluded, and a row for each operator in each environment."""
-    from softbellman.analysis.findings import find
     from softbellman.report.conclusions import conclude
     from softbellman.report.tables import of_operators
 
-    for environment in study.environments:
-        found = find(study, environment)
-        if len(study.environments) > 1:
-            print_lines([("environment", environment)])
+    for found in findings:
+        if len(findings) > 1:
+            print_lines([("environment", found.environment)])
         print_lines(zip(itertools.chain(["found"], itertools.repeat("")), conclude(found), strict=False))
         rows = [
             (
@@ -51,7 +55,7 @@ def print_findings(study: "Study") -> None:
         if found.random is not None and found.random.interval is not None:
             low, high = found.random.interval
             rows.append(("random actions", "-", _rounded(found.random.mean), f"{low:.2f} to {high:.2f}", "-", "-"))
-        print_table(("operator", "runs", "score", "95% interval", "best", f"minus {study.operators[0]}"), rows)
+        print_table(("operator", "runs", "score", "95% interval", "best", f"minus {found.rows[0].operator}"), rows)
     print_lines([("score", "mean of a run's last 10 test phases, or of all if there are fewer, then over runs")])
 
 
@@ -71,14 +75,13 @@ def _rounded(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def print_scores(runs: Sequence[Any]) -> None:
+def print_scores(records: "Sequence[Record]") -> None:
     """Prints the final and the best score of each run."""
     from softbellman.analysis.scores import best_score
-    from softbellman.study.files import read_metrics
 
     rows = []
-    for run in runs:
-        metrics = read_metrics(run.path / "metrics.csv")
+    for record in records:
+        run, metrics = record.run, record.table
         overestimation = metrics["overestimation"][-1]
         rows.append(
             (

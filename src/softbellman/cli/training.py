@@ -153,27 +153,36 @@ def _train(
 
 def _show_comparison(study: "Study", quiet: bool) -> None:
     """Prints what can be concluded, and writes the page."""
-    if not quiet:
-        print_findings(study)
-    page = written("the page", study.report)
-    if page and not quiet:
+    from softbellman.analysis.findings import find_all
+    from softbellman.analysis.records import Records
+    from softbellman.report import write
+
+    if quiet:
+        written("the page", study.report)
+        return
+    records = Records.read(study)
+    findings = find_all(records)
+    print_findings(findings)
+    if page := written("the page", lambda: write(records, findings)):
         print_lines([("page", str(page))])
 
 
 def _show_runs(study: "Study", quiet: bool) -> None:
     """Prints the score of each run, and draws the learning curves."""
+    from softbellman.analysis.records import Records
     from softbellman.report.pictures import draw_curves
     from softbellman.study.writer import count_rows
 
-    tested = [run for run in study.runs if count_rows(run)]
+    records = Records.read(study)
+    tested = [record for record in records.runs if count_rows(record.run)]
     if not tested:
         return
-    picture = written("the learning curves", lambda: draw_curves([study], study.path / "curves.png"))
+    picture = written("the learning curves", lambda: draw_curves([records], study.path / "curves.png"))
     if not quiet:
         print_scores(tested)
-        film = f"softbellman watch {study.path if len(study.runs) == 1 else tested[0].path}"
+        film = f"softbellman watch {study.path if len(study.runs) == 1 else tested[0].run.path}"
         print_lines([("learning curves", str(picture))] if picture else [])
-        print_lines([("metrics", str(tested[0].path / "metrics.csv")), ("film a game", film)])
+        print_lines([("metrics", str(tested[0].run.path / "metrics.csv")), ("film a game", film)])
 
 
 def _warnings(comparison: "Comparison") -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from softbellman.analysis.scores import read_column
+from softbellman.analysis.records import Records
 from softbellman.config import Config, with_settings
 from softbellman.envs import is_device
 from softbellman.paper.results import duration
@@ -14,7 +14,6 @@ from softbellman.running.compare import train_comparison
 from softbellman.running.comparison import Comparison, Resources, prepare
 from softbellman.running.launch import Work
 from softbellman.study.provenance import available_cores
-from softbellman.study.runs import read_reason, read_status
 
 DEVICE_STEPS, HOST_STEPS = 10_000, 1_500  # agent steps of a phase of the calibration
 _ROW_BYTES = 600  # of metrics.csv; 540 to 580 were seen
@@ -54,10 +53,11 @@ def calibrate(comparison: Comparison, resources: Resources) -> Calibration:
     load, cores = os.getloadavg()[0], available_cores()
     with tempfile.TemporaryDirectory(prefix="softbellman-") as folder:
         study = train_comparison(short, Path(folder) / "study", resources, quiet=True)
-        for run in study.runs:
-            if read_status(run) != "finished":
-                raise ValueError(f"the calibration did not come to its end: {run}: {read_reason(run)}")
-        clocks = [read_column(run, "seconds") for run in study.runs]
+        records = Records.read(study).runs
+        for record in records:
+            if record.state != "finished":
+                raise ValueError(f"the calibration did not come to its end: {record.run}: {record.reason}")
+        clocks = [record.column("seconds") for record in records]
         size = max(sum(file.stat().st_size for file in run.path.glob("*.safetensors")) for run in study.runs)
     pace = sum(steps / (clock[1] - clock[0]) for clock in clocks)
     told = (

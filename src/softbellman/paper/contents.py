@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from softbellman.analysis.records import Records
 from softbellman.paper.claims import CLAIMS, LEVEL
 from softbellman.paper.figures.view import View, lay_out
 from softbellman.paper.results import Results, duration
@@ -11,14 +12,13 @@ from softbellman.paper.verdicts import STATES, Estimate, Verdict, judge
 from softbellman.paper.views import VIEWS
 from softbellman.report import account
 from softbellman.report.wording import number, signed
-from softbellman.study.store import Study
 
 
-def contents(results: Results, study: Study | None) -> dict[str, Any]:
+def contents(results: Results, records: Records | None) -> dict[str, Any]:
     """Gather what a template needs: all but the pictures, which differ between a page and a document."""
     scale = results.scale
     verdicts = [judge(claim, results) for claim in CLAIMS]
-    made = dict(account.facts(study)) if study and results.counted.any() else {}
+    made = dict(account.facts(records)) if records and results.counted.any() else {}
     return {
         "title": f"The paper, figure by figure: {scale.name}",
         "first": first_sentence(results, verdicts),
@@ -27,7 +27,7 @@ def contents(results: Results, study: Study | None) -> dict[str, Any]:
         "level": f"{LEVEL:.2%}",
         "verdicts": [_verdict(verdict) for verdict in verdicts],
         "sections": [_section(view, results) for view in VIEWS.values()],
-        "made_with": account.made_with(study) if study else "",
+        "made_with": account.made_with(records.study) if records else "",
         "made": {name: made[name] for name in ("learner", "tests", "software", "hardware") if name in made},
     }
 

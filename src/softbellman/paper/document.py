@@ -6,27 +6,27 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from softbellman.analysis.records import Records
 from softbellman.paper.contents import contents
 from softbellman.paper.page import FEW_ROWS, templates
 from softbellman.paper.results import Results
 from softbellman.report.pictures import save_picture
 from softbellman.study.files import write_atomically
-from softbellman.study.store import Study
 
 
-def write(results: Results, study: Study | None, path: Path, pictures: Path) -> Path:
+def write(results: Results, records: Records | None, path: Path, pictures: Path) -> Path:
     """Write the document and its pictures, anew if they are there.
 
     Args:
         results: the results.
-        study: the study that they are of, if there is one.
+        records: those of the study that they are of, if there is one.
         path: the document.
         pictures: the folder of its pictures.
 
     Raises:
         MissingExtra: if a package that draws or writes is not installed.
     """
-    found = contents(results, study)
+    found = contents(results, records)
     for section in found["sections"]:
         if figure := section["view"].plot(results, section["data"]):
             save_picture(figure, pictures / f"{section['name']}.png")

@@ -3,37 +3,37 @@
 from pathlib import Path
 from typing import Any
 
+from softbellman.analysis.records import Records
 from softbellman.extras import MissingExtra
 from softbellman.paper.contents import contents
 from softbellman.paper.figures.panels import alone
 from softbellman.paper.results import Results
 from softbellman.report.svg import svg_text
 from softbellman.study.files import write_atomically
-from softbellman.study.store import Study
 
 FEW_ROWS = 12
 """A longer table is folded, unless the paper's numbers are in it."""
 
 
-def write(results: Results, study: Study | None, path: Path) -> Path:
+def write(results: Results, records: Records | None, path: Path) -> Path:
     """Write the page, anew if there is one.
 
     Args:
         results: the results.
-        study: the study that they are of, if there is one.
+        records: those of the study that they are of, if there is one.
         path: the page.
 
     Raises:
         MissingExtra: if a package that draws or writes the page is not installed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, render(results, study))
+    write_atomically(path, render(results, records))
     return path
 
 
-def render(results: Results, study: Study | None) -> str:
+def render(results: Results, records: Records | None) -> str:
     """Make the page as HTML."""
-    found = contents(results, study)
+    found = contents(results, records)
     found["sections"] = [section | _drawn(section) for section in found["sections"]]
     return templates().get_template("page.html").render(**found)
 

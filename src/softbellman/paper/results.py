@@ -9,12 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from softbellman.analysis.normalised import ATARI
-from softbellman.analysis.scores import best_score, read_column
+from softbellman.analysis.records import Records
+from softbellman.analysis.scores import best_score
 from softbellman.operators.spec import family, numbers
 from softbellman.paper.grid import Scale
-from softbellman.study import chance
-from softbellman.study.runs import read_status
-from softbellman.study.store import Study
 
 COLUMNS = (
     *("test_return", "updates", "held_out_value", "overestimation"),
@@ -146,8 +144,8 @@ class Results(NamedTuple):
         return len(self.scale.games)
 
 
-def read(scale: Scale, study: Study | None) -> Results:
-    """Read the results of a scale's study, or none at all without a study.
+def read(scale: Scale, records: Records | None) -> Results:
+    """Take the results of a scale out of its study's records, or none at all without a study.
 
     Raises:
         ValueError: if a run's metrics can't be read.
@@ -156,19 +154,20 @@ def read(scale: Scale, study: Study | None) -> Results:
     states = np.full(shape, "not begun", dtype=object)
     columns = {name: np.full((*shape, scale.phases), np.nan) for name in COLUMNS}
     final, maximum, learning = (np.full(shape, np.nan) for _ in range(3))
-    random = np.array([_random(study, environment) for environment in scale.environments])
-    for run in study.runs if study else ():
+    random = np.array([_random(records, environment) for environment in scale.environments])
+    for record in records.runs if records else ():
+        run = record.run
         cell = (
             scale.environments.index(run.environment),
             scale.operators.index(run.operator),
             scale.seeds.index(run.seed),
         )
-        states[cell] = read_status(run) or "not begun"
+        states[cell] = record.state
         if states[cell] == "diverged":
             final[cell] = maximum[cell] = learning[cell] = random[cell[0]]
         elif states[cell] == "finished":
             for name in COLUMNS:
-                series = read_column(run, name)
+                series = record.column(name)
                 columns[name][cell][: len(series)] = series
             scores = columns["test_return"][cell]
             final[cell] = mean(scores[-scale.final_phases :])
@@ -228,9 +227,9 @@ def _with_numbers(name: str, text: str) -> str:
     return f"{bare}({text}){name[len(bare) :]}" if text else name
 
 
-def _random(study: Study | None, environment: str) -> float:
+def _random(records: Records | None, environment: str) -> float:
     """Return the random policy's mean score: as it was played for the study, else as published for an Atari game."""
-    played = chance.read(study, environment) if study else None
+    played = records.random.get(environment) if records else None
     if played is not None and len(played):
         return float(np.mean(played))
     kind, _, game = environment.partition("/")

@@ -8,14 +8,15 @@
 Numbers are found in `findings`, put into words in `conclusions` and into cells in `cells`; `page` makes a page of all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from softbellman.analysis.curves import align, collect_curves, mean_band
-from softbellman.analysis.findings import Found, across, find, under_way
+from softbellman.analysis.findings import Found, across, find_all, under_way
+from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Scores
 from softbellman.analysis.statistics import performance_profile
 from softbellman.operators.spec import plain
@@ -26,7 +27,6 @@ from softbellman.report.pictures import Curves, Panel, panels
 from softbellman.report.svg import alone, svg_text
 from softbellman.report.tables import of_operators, write_tables
 from softbellman.study.files import write_atomically
-from softbellman.study.store import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,11 +36,12 @@ __all__ = ["plot", "table", "write"]
 _SIZE = (5.2, 3.7)  # inches of 72 points: on a phone, a panel of a page has about its true size
 
 
-def write(study: Study, out: Path | None = None, *, films: bool = True) -> Path:
+def write(records: Records, found: Sequence[Found], out: Path | None = None, *, films: bool = True) -> Path:
     """Writes the report of a study, anew if there is one; the same study gives the same page.
 
     Args:
-        study: the study; runs that failed or diverged do not count, and those under way only if none has ended.
+        records: what its runs left; those that failed or diverged do not count, those under way only if none has ended.
+        found: what it found in each environment, by `find_all`.
         out: its directory; by default `report/` in the study's.
         films: films a game of each operator's best agent, where that can be done.
 
@@ -51,73 +52,73 @@ def write(study: Study, out: Path | None = None, *, films: bool = True) -> Path:
         ValueError: if no run that counts has finished a test phase yet.
         MissingExtra: if a package that draws or writes the page is not installed.
     """
-    folder, environments = out or study.path / "report", study.environments
-    found = [find(study, environment) for environment in environments]
+    study = records.study
+    folder = out or study.path / "report"
     if not any(row.counted for each in found for row in each.rows):
         raise ValueError(
             f"no run of {study.path} that counts has finished a test phase yet: there is nothing to report"
         )
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    curves = {environment: _curves(study, environment) for environment in environments}
+    curves = {environment: _curves(records, environment) for environment in study.environments}
     sections = [
         Section(
             each,
-            _pictures(study, each, curves[each.environment], folder / "figures"),
-            film_best(study, each.environment, folder / "videos") if films else [],
+            _pictures(records, each, curves[each.environment], folder / "figures"),
+            film_best(records, each.environment, folder / "videos") if films else [],
         )
         for each in found
     ]
-    games, common = across(study) if len(environments) > 1 else ([], None)
-    profile = None if common is None else _profile(study, common, folder / "figures")
-    write_tables(study, found, curves, games, folder / "tables")
-    write_atomically(folder / "index.html", page.render(study, folder, sections, games, profile))
+    games, common = across(records) if len(study.environments) > 1 else ([], None)
+    profile = None if common is None else _profile(common, folder / "figures")
+    write_tables(records, found, curves, games, folder / "tables")
+    write_atomically(folder / "index.html", page.render(records, folder, sections, games, profile))
     return folder / "index.html"
 
 
-def table(study: Study) -> list[dict[str, Any]]:
+def table(records: Records) -> list[dict[str, Any]]:
     """Compares the operators of a study, a row for each in each environment."""
-    return list(of_operators(find(study, environment) for environment in study.environments))
+    return list(of_operators(find_all(records)))
 
 
-def plot(study: Study) -> "Figure":
+def plot(records: Records) -> "Figure":
     """Draws scores, overestimation and values of a study, means over the seeds with 95% intervals, by environment."""
-    environments = study.environments
+    environments = records.study.environments
     figure = pictures.new_figure(13.2, 3.4 * len(environments) + 0.6)
     for row, environment in zip(figure.subplots(len(environments), 3, squeeze=False), environments, strict=True):
-        unit = _unit(study, environment)
-        for axis, (panel, curves) in zip(row, _curves(study, environment).items(), strict=False):
+        unit = _unit(records, environment)
+        for axis, (panel, curves) in zip(row, _curves(records, environment).items(), strict=False):
             axis.set_title(f"{environment}: {panel.title.lower()}", fontsize="medium")
             pictures.draw_panel(axis, panel, curves, unit)
-    pictures.add_legend(figure, list(enumerate(study.operators)))
+    pictures.add_legend(figure, list(enumerate(records.study.operators)))
     return figure
 
 
-def _curves(study: Study, environment: str) -> dict[Panel, list[Curves]]:
-    """Reads what each panel shows: of each operator the runs that count, and their mean up to the shortest of them."""
-    partial, found = under_way(study), {}
+def _curves(records: Records, environment: str) -> dict[Panel, list[Curves]]:
+    """Collects what each panel shows: of each operator the runs that count, and their mean up to the shortest."""
+    partial, found = under_way(records), {}
     for panel in panels():
         shown = []
-        for number, operator in enumerate(study.operators):
-            seeds = collect_curves(study, panel.column, operator, environment, partial=partial)
+        for number, operator in enumerate(records.study.operators):
+            seeds = collect_curves(records, panel.column, operator, environment, partial=partial)
             if seeds:
                 shown.append(Curves(number, seeds, mean_band(align(list(seeds.values())))))
         found[panel] = shown
     return found
 
 
-def _unit(study: Study, environment: str) -> str:
-    partial = under_way(study)
+def _unit(records: Records, environment: str) -> str:
+    partial = under_way(records)
     frames = [
         frames / steps
-        for operator in study.operators
-        for steps, frames in collect_curves(study, "env_frames", operator, environment, partial=partial).values()
+        for operator in records.study.operators
+        for steps, frames in collect_curves(records, "env_frames", operator, environment, partial=partial).values()
     ]
     return pictures.step_unit(np.concatenate(frames) if frames else np.empty(0))
 
 
-def _pictures(study: Study, found: Found, curves: dict[Panel, list[Curves]], folder: Path) -> list[Picture]:
+def _pictures(records: Records, found: Found, curves: dict[Panel, list[Curves]], folder: Path) -> list[Picture]:
     """Draws an environment's pictures: the score, its intervals, then the other panels."""
-    environment, unit, made = found.environment, _unit(study, found.environment), []
+    environment, unit, made = found.environment, _unit(records, found.environment), []
     for panel, shown in curves.items():
         if not shown:
             made.append(
@@ -129,7 +130,7 @@ def _pictures(study: Study, found: Found, curves: dict[Panel, list[Curves]], fol
             cut = pictures.draw_panel(axis, panel, shown, unit, name=name, each_seed=True)
             return "A band that reaches the edge goes on beyond it." if cut else ""
 
-        operators = [(curve.number, study.operators[curve.number]) for curve in shown]
+        operators = [(curve.number, records.study.operators[curve.number]) for curve in shown]
         made.append(
             _picture(f"{plain(environment)}-{panel.column}", panel.title, panel.drawn.meaning, draw, operators, folder)
         )
@@ -151,7 +152,7 @@ def _pictures(study: Study, found: Found, curves: dict[Panel, list[Curves]], fol
     return made
 
 
-def _profile(study: Study, common: Scores, folder: Path) -> Picture | None:
+def _profile(common: Scores, folder: Path) -> Picture | None:
     """Draws the performance profiles of normalised scores, if every operator has one in every game."""
     values = [common.across(operator) for operator in common.operators]
     if any(np.isnan(each).all(axis=1).any() for each in values):
@@ -164,7 +165,7 @@ def _profile(study: Study, common: Scores, folder: Path) -> Picture | None:
         return ""
 
     meaning = f"Share of runs that score more, all games alike. {common.scale}."
-    return _picture("games-profile", "Performance profile", meaning, draw, list(enumerate(study.operators)), folder)
+    return _picture("games-profile", "Performance profile", meaning, draw, list(enumerate(common.operators)), folder)
 
 
 def _picture(

@@ -5,22 +5,21 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from softbellman.analysis.records import Records
 from softbellman.config import effective
 from softbellman.report.wording import count
-from softbellman.study.files import read_metrics
 from softbellman.study.store import Study
 
 
-def facts(study: Study) -> Iterator[tuple[str, str]]:
+def facts(records: Records) -> Iterator[tuple[str, str]]:
     """Says what was run and on what: labels, each with a text."""
+    study = records.study
     learner, loop, made = study.config.learner, study.config.loop, study.record["provenance"]
     yield "environments" if len(study.environments) > 1 else "environment", ", ".join(study.environments)
     yield "operators", ", ".join(study.operators)
     yield "seeds", ", ".join(map(str, study.seeds))
-    tables = [read_metrics(run.path / "metrics.csv") for run in study.runs if (run.path / "metrics.csv").exists()]
-    last = max(
-        ({name: column[-1] for name, column in table.items()} for table in tables if len(table["epoch"])), key=_steps
-    )
+    ends = [{name: column[-1] for name, column in record.table.items()} for record in records.runs if record.rows]
+    last = max(ends, key=_steps)
     done = f"{_steps(last):,.0f} agent steps, {last['env_frames']:,.0f} frames, {last['updates']:,.0f} updates"
     yield "budget of a run", done if _steps(last) == loop.steps else f"{loop.steps:,} agent steps; done so far: {done}"
     games = "" if loop.test_episodes is None else f"{count(loop.test_episodes, 'game')}, in at most "

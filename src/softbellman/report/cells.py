@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from softbellman.analysis.findings import Across, Found
+from softbellman.analysis.records import Record, Records
 from softbellman.analysis.scores import SUMMARIES, Summary, collect
 from softbellman.analysis.statistics import Interval, Paired
 from softbellman.report.pictures import look
 from softbellman.report.wording import decimals, ends, number, signed
-from softbellman.study.runs import RunPath, read_reason
 from softbellman.study.store import Study
 
 MISSING = "–"
@@ -106,27 +106,29 @@ def of_games(games: Sequence[Across], operators: dict[str, Operator]) -> list[Li
     return lines
 
 
-def of_runs(study: Study, operators: dict[str, Operator]) -> list[Line]:
+def of_runs(records: Records, operators: dict[str, Operator]) -> list[Line]:
     """Writes the table of all runs, those that do not count with the reason."""
-    scores = {name: collect(study, name, partial=True) for name in SUMMARIES}
+    study = records.study
+    scores = {name: collect(records, name, partial=True) for name in SUMMARIES}
     states, lines = scores["last_10"], []
-    for run in study.runs:
+    for record in records.runs:
+        run = record.run
         place = states.place(run)
         values = {name.replace("_", " "): float(each.values[place]) for name, each in scores.items()}
         digits = decimals([value for value in values.values() if math.isfinite(value)])
         cells = [
             *([Cell("environment", run.environment, text=True)] if len(study.environments) > 1 else []),
             Cell("seed", str(run.seed)),
-            Cell("state", str(states.states[place]), _reason(run, study.path), text=True),
+            Cell("state", str(states.states[place]), _reason(record, study.path), text=True),
             *(Cell(name, number(value, digits) if math.isfinite(value) else MISSING) for name, value in values.items()),
         ]
         lines.append(Line("operator", run.operator, operators[run.operator], cells))
     return lines
 
 
-def _reason(run: RunPath, study: Path) -> str:
+def _reason(record: Record, study: Path) -> str:
     """Returns why a run did not go on, and where all of it is written."""
-    reason, log = read_reason(run), run.path / "error.txt"
+    reason, log = record.reason, record.run.path / "error.txt"
     return f"{reason} ({log.relative_to(study)})" if log.exists() else reason
 
 

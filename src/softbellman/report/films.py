@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from softbellman.analysis.records import Records
 from softbellman.analysis.scores import collect
 from softbellman.faults import in_a_line, users_place
 from softbellman.operators.spec import plain
@@ -30,17 +31,17 @@ class Film(NamedTuple):
     caption: str
 
 
-def film_best(study: Study, environment: str, folder: Path) -> list[Film]:
+def film_best(records: Records, environment: str, folder: Path) -> list[Film]:
     """Films one game of each operator's best agent: the network that scored most in any test phase of its runs.
 
     A film that is there already, of the same network, is not made anew. What can't be filmed is no fault of the study.
 
     Args:
-        study: the study.
+        records: what the runs of a study left.
         environment: the environment.
         folder: where the films go.
     """
-    best = collect(study, "best", partial=True)
+    study, best = records.study, collect(records, "best", partial=True)
     films = []
     for operator in best.operators:
         scores = best.of(operator, environment)

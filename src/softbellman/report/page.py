@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from softbellman.analysis.findings import Across, Found, under_way
+from softbellman.analysis.records import Records
 from softbellman.extras import MissingExtra
 from softbellman.report import account, cells
 from softbellman.report.cells import Operator
@@ -45,12 +46,12 @@ class Section(NamedTuple):
 
 
 def render(
-    study: Study, folder: Path, sections: Sequence[Section], games: Sequence[Across], profile: Picture | None
+    records: Records, folder: Path, sections: Sequence[Section], games: Sequence[Across], profile: Picture | None
 ) -> str:
     """Writes the page.
 
     Args:
-        study: the study.
+        records: what the runs of the study left.
         folder: where the page will be.
         sections: its environments.
         games: what it found over all of them; empty if there is but one.
@@ -67,19 +68,20 @@ def render(
     templates = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    study = records.study
     operators = cells.operators_of(study)
     limit = min(LARGEST_FILM, LARGEST_FILMS // max(1, sum(len(section.films) for section in sections)))
     return templates.get_template("page.html").render(
         title=_title(study),
-        lead=_lead(study, sections),
+        lead=_lead(records, sections),
         style=loader.get_source(templates, "page.css")[0],
         script=loader.get_source(templates, "page.js")[0],
         operators=list(operators.values()),
         spread=any(row.counted > 1 for section in sections for row in section.found.rows),
         sections=[_section(section, operators, folder, limit) for section in sections],
         games=_games(games, operators, profile),
-        facts=list(account.facts(study)),
-        runs=cells.of_runs(study, operators),
+        facts=list(account.facts(records)),
+        runs=cells.of_runs(records, operators),
         settings=account.settings(study),
         commands=account.commands(study),
         made_with=account.made_with(study),
@@ -95,11 +97,12 @@ def _title(study: Study) -> str:
     )
 
 
-def _lead(study: Study, sections: Sequence[Section]) -> str:
+def _lead(records: Records, sections: Sequence[Section]) -> str:
+    study = records.study
     rows = [row for section in sections for row in section.found.rows]
     counted, asked = sum(row.counted for row in rows), sum(row.asked for row in rows)
     runs = f"all {asked} runs count" if counted == asked else f"{counted} of {asked} runs count"
-    if under_way(study):
+    if under_way(records):
         runs = f"no run has ended yet, and what follows is of {counted} of {asked}, as far as they have come"
     return f"{count(len(study.seeds), 'seed')} each, {study.config.loop.steps:,} agent steps a run; {runs}."
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from softbellman.analysis.curves import Band
+from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Summary
 from softbellman.arguments import as_path
 from softbellman.extras import MissingExtra
 from softbellman.report.svg import svg_text
-from softbellman.study.files import read_metrics
-from softbellman.study.store import Study
 from softbellman.training import metrics
 
 if TYPE_CHECKING:
@@ -99,11 +98,11 @@ def new_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def draw_curves(studies: list[Study], path: str | Path) -> Path:
+def draw_curves(studies: Sequence[Records], path: str | Path) -> Path:
     """Draws the learning curves of studies of one environment: one colour for each operator, one line for each run.
 
     Args:
-        studies: studies whose runs have at least one row each.
+        studies: what their runs left, which have at least one row each.
         path: where the picture goes; its ending chooses the format.
 
     Returns:
@@ -112,12 +111,13 @@ def draw_curves(studies: list[Study], path: str | Path) -> Path:
     Raises:
         ValueError: if the studies are of different environments, or no run has a row yet.
     """
-    runs = [run for study in studies for run in study.runs]
+    records = [record for study in studies for record in study.runs]
+    runs = [record.run for record in records]
     environments = sorted({run.environment for run in runs})
     if len(environments) != 1:
         raise ValueError(f"one picture shows one environment, not {', '.join(environments)}")
     operators = list(dict.fromkeys(run.operator for run in runs))
-    tables = [read_metrics(run.path / "metrics.csv") for run in runs]
+    tables = [record.table for record in records]
     if not any(len(table["epoch"]) for table in tables):
         raise ValueError("no run has finished a test phase yet: there is nothing to draw")
     figure = new_figure(9.6, 6.4)

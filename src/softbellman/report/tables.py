@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from softbellman.analysis.findings import Across, Found
+from softbellman.analysis.records import Records
 from softbellman.analysis.scores import SUMMARIES, Summary, collect
 from softbellman.analysis.statistics import Interval, Paired
 from softbellman.report.pictures import Curves, Panel
 from softbellman.study.files import write_atomically
-from softbellman.study.store import Study
 
 
 def write_tables(
-    study: Study,
+    records: Records,
     found: Sequence[Found],
     curves: Mapping[str, Mapping[Panel, Sequence[Curves]]],
     games: Sequence[Across],
@@ -24,7 +24,7 @@ def write_tables(
     """Writes `operators.csv`, `runs.csv`, `curves.csv`, `choices.csv` and, of several environments, `games.csv`.
 
     Args:
-        study: the study.
+        records: what the runs of the study left.
         found: what it found in each environment.
         curves: what its panels show, by environment.
         games: what it found over all environments; empty if there is but one.
@@ -32,8 +32,8 @@ def write_tables(
     """
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "operators.csv", of_operators(found))
-    _write(folder / "runs.csv", _runs(study))
-    _write(folder / "curves.csv", _curves(study, curves))
+    _write(folder / "runs.csv", _runs(records))
+    _write(folder / "curves.csv", _curves(records, curves))
     _write(folder / "choices.csv", _choices(found))
     if games:
         _write(folder / "games.csv", _games(games))
@@ -61,9 +61,9 @@ def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _runs(study: Study) -> Iterable[Mapping[str, Any]]:
-    scores = {name: collect(study, name, partial=True) for name in SUMMARIES}
-    for run in study.runs:
+def _runs(records: Records) -> Iterable[Mapping[str, Any]]:
+    scores = {name: collect(records, name, partial=True) for name in SUMMARIES}
+    for run in records.study.runs:
         place = scores["last_10"].place(run)
         yield {
             "environment": run.environment,
@@ -74,7 +74,7 @@ def _runs(study: Study) -> Iterable[Mapping[str, Any]]:
         }
 
 
-def _curves(study: Study, curves: Mapping[str, Mapping[Panel, Sequence[Curves]]]) -> Iterable[Mapping[str, Any]]:
+def _curves(records: Records, curves: Mapping[str, Mapping[Panel, Sequence[Curves]]]) -> Iterable[Mapping[str, Any]]:
     for environment, panels in curves.items():
         for panel, shown in panels.items():
             for number, _, band in shown:
@@ -83,7 +83,7 @@ def _curves(study: Study, curves: Mapping[str, Mapping[Panel, Sequence[Curves]]]
                 for point, (x, mean, n) in enumerate(zip(band.x, band.mean, band.n, strict=True)):
                     yield {
                         "environment": environment,
-                        "operator": study.operators[number],
+                        "operator": records.study.operators[number],
                         "column": panel.column,
                         "agent_steps": int(x),
                         "n": int(n),

@@ -13,7 +13,7 @@ from softbellman.running.stopping import StopRequests
 from softbellman.study.groups import OVER, Group, open_groups
 from softbellman.study.place import unwritable
 from softbellman.study.provenance import provenance
-from softbellman.study.runs import RunPath, read_reason, read_status
+from softbellman.study.runs import RunPath, read_standing, read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import write_error
 
@@ -243,10 +243,10 @@ class _Watch:
 
 def _fate(run: RunPath) -> str:
     """Says how a run stands, and why, in a few words."""
-    state, reason = read_status(run) or "not begun", read_reason(run)
+    state, reason = read_standing(run)
     log = run.path / "error.txt"
     where = f" ({log})" if state == "failed" and log.exists() else ""
-    return state + (f": {reason}" if reason else "") + where
+    return (state or "not begun") + (f": {reason}" if reason else "") + where
 
 
 def _structure(spec: str) -> Hashable:

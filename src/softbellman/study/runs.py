@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from softbellman.operators.spec import plain
 
@@ -41,23 +41,27 @@ def runs_of(path: Path, environments: Sequence[str], operators: Sequence[str], s
     return runs
 
 
-def read_status(run: RunPath) -> str | None:
-    """Returns how a run stands, as `study.writer` recorded it, or None if it has not begun."""
-    state = _status(run).get("state")
-    return None if state is None else str(state)
+class Standing(NamedTuple):
+    """How a run stands, None if it has not begun, and why it did not go on, or an empty text."""
+
+    state: str | None
+    reason: str
 
 
-def read_reason(run: RunPath) -> str:
-    """Returns why a run did not go on, or an empty text."""
-    return str(_status(run).get("reason", ""))
-
-
-def _status(run: RunPath) -> dict[str, Any]:
+def read_standing(run: RunPath) -> Standing:
+    """Reads how a run stands, as `study.writer` recorded it."""
     try:
         status = json.loads((run.path / "status.json").read_text())
     except (OSError, ValueError):
-        return {}
-    return status if isinstance(status, dict) else {}
+        status = None
+    status = status if isinstance(status, dict) else {}
+    state = status.get("state")
+    return Standing(None if state is None else str(state), str(status.get("reason", "")))
+
+
+def read_status(run: RunPath) -> str | None:
+    """Returns how a run stands, or None if it has not begun."""
+    return read_standing(run).state
 
 
 def merit(updates: int, score: float) -> tuple[bool, float]:

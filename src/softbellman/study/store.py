@@ -197,15 +197,17 @@ class Study:
         `pandas.DataFrame(study.table())` and `polars.DataFrame(study.table())` make a frame of it; None is a quantity
         that can't be had.
         """
+        from softbellman.analysis.records import Records
         from softbellman.report import table
 
-        return table(self)
+        return table(Records.read(self))
 
     def plot(self) -> Any:
         """Draws the learning curves into a figure of Matplotlib's, means over the seeds with their intervals."""
+        from softbellman.analysis.records import Records
         from softbellman.report import plot
 
-        return plot(self)
+        return plot(Records.read(self))
 
     def report(self, out: Path | None = None) -> Path:
         """Writes the page of figures, tables and films, and returns its path.
@@ -213,9 +215,12 @@ class Study:
         Args:
             out: its directory; by default `<study>/report`.
         """
+        from softbellman.analysis.findings import find_all
+        from softbellman.analysis.records import Records
         from softbellman.report import write
 
-        return write(self, out)
+        records = Records.read(self)
+        return write(records, find_all(records), out)
 
     def _take_runs(self) -> None:
         environments, operators, seeds = (self.record[name] for name in ("environments", "operators", "seeds"))
