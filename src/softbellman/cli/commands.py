@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import DisallowNone, Positional, arg
 
-from softbellman.config import Config, Preset, preset
+from softbellman.config import Config, Preset, budgets, preset
 from softbellman.running.engines import HERE, LOCAL
 
 # A number or path that may be left out; None is what it then is, and nothing that could be typed.
@@ -168,9 +168,9 @@ class Evaluate:
     run: _RunPath
     network: Literal["best", "final"] = "best"
     epsilon: _Number = None
-    episodes: int = 30
+    episodes: int = budgets.TEST_GAMES
     max_steps: _Integer = None
-    seed: int = 1
+    seed: int = budgets.GAMES_SEED
     out: _Path = None
     threads: _Integer = None
 
@@ -192,9 +192,9 @@ class Watch:
     run: _RunPath
     network: Literal["best", "final"] = "best"
     epsilon: _Number = None
-    episodes: int = 1
-    max_steps: int = 5_000
-    seed: int = 1
+    episodes: int = budgets.FILM_GAMES
+    max_steps: int = budgets.FILM_STEPS
+    seed: int = budgets.GAMES_SEED
     out: _Path = None
 
 

@@ -10,6 +10,7 @@ from softbellman.cli.commands import Compare, Doctor, Resume, Train
 from softbellman.cli.process import leave_memory_of_the_gpu, set_up_xla
 from softbellman.cli.results import print_findings, print_scores
 from softbellman.cli.tables import complain, print_lines, print_settings, written
+from softbellman.config import budgets
 from softbellman.operators.spec import plain
 from softbellman.running.engines import HERE, LOCAL
 from softbellman.running.stopping import EXIT_CODE
@@ -29,7 +30,7 @@ def train(command: Train) -> int:
 
 def compare(command: Compare) -> int:
     """Trains a comparison, new or begun; exit codes as for `train`."""
-    seeds = _seeds(command, range(5))
+    seeds = _seeds(command, range(budgets.COMPARED_SEEDS))
     if command.seeds is not None and len(command.seeds) == 1:
         seeds = range(command.seeds[0])
     return _begin(

@@ -7,7 +7,7 @@ from typing import Any
 from softbellman import config as configs
 from softbellman import operators as ops
 from softbellman.arguments import as_integer, as_list, as_path, is_one
-from softbellman.config import with_settings
+from softbellman.config import budgets, with_settings
 from softbellman.envs import name_of
 from softbellman.faults import faults_placed
 from softbellman.references import reference_to
@@ -87,7 +87,7 @@ def train_comparison(
 def compare(
     environments: Any,
     operators: Any,
-    seeds: int | Sequence[int] = 5,
+    seeds: int | Sequence[int] = budgets.COMPARED_SEEDS,
     steps: int | None = None,
     *,
     frames: int | None = None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from softbellman import envs
 from softbellman.arguments import as_path
-from softbellman.config import Config
+from softbellman.config import Config, budgets
 from softbellman.envs.step import HostEnv
 from softbellman.learning.networks import Network
 from softbellman.running.build import accidents, make_env, make_network, protocol_of, recorded_scale
@@ -44,9 +44,9 @@ def evaluate(
     *,
     which: Which = "best",
     epsilon: float | None = None,
-    episodes: int = 30,
+    episodes: int = budgets.TEST_GAMES,
     max_steps: int | None = None,
-    seed: int = 1,
+    seed: int = budgets.GAMES_SEED,
 ) -> TestPhase:
     """Tests a run's saved network on new games.
 
@@ -106,9 +106,9 @@ def watch(
     *,
     which: Which = "best",
     epsilon: float | None = None,
-    episodes: int = 1,
-    max_steps: int = 5_000,
-    seed: int = 1,
+    episodes: int = budgets.FILM_GAMES,
+    max_steps: int = budgets.FILM_STEPS,
+    seed: int = budgets.GAMES_SEED,
 ) -> tuple[Path, TestPhase, int]:
     """Films a run's saved network at play: the true screen in colour, once at the start and after each agent step.
 
@@ -200,11 +200,13 @@ def _play(
 ) -> TestPhase:
     if episodes < 1:
         raise ValueError(f"episodes ({episodes}) must be at least 1")
+    if max_steps is None:
+        max_steps = max(config.loop.test_steps, budgets.STEPS_OF_A_GAME * episodes)
     try:
         return play(
             policy,
             env,
-            max_steps=max(config.loop.test_steps, 5_000 * episodes) if max_steps is None else max_steps,
+            max_steps=max_steps,
             max_episodes=episodes,
             gamma=config.learner.gamma,
             reward_clip=config.learner.reward_clip,

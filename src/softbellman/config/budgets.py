@@ -1,0 +1,8 @@
+"""Budgets that no configuration holds, by default alike in Python and on the command line."""
+
+COMPARED_SEEDS = 5  # of each operator of a comparison
+TEST_GAMES = 30  # that a saved network is tested on
+STEPS_OF_A_GAME = 5_000  # agent steps: for each game of a test, unless the study's own test phases have more in all
+FILM_GAMES = 1
+FILM_STEPS = 5_000  # agent steps
+GAMES_SEED = 1  # of tests and films; training never uses these games
