@@ -45,7 +45,7 @@ def test_a_comparison_ends_with_a_table_and_a_page(compared):
     for told in (
         "operators max, softmax(5) seeds 3, 7 runs 4, of which 4 are left to train, in 2 groups",
         "at once 2 of these, 1 thread each",
-        "memory 6,000,000 bytes for the replays of the groups that train at once, and about 0.4 GB for each of their",
+        "memory 7,400,000 bytes for the replays of the groups that train at once, and about 0.4 GB for each of their",
         "gym/CartPole-v1, max, seed 7: finished",
         "page study/report/index.html",
     ):

@@ -43,7 +43,7 @@ class Switches:
 def test_a_family_of_ones_own_is_trained_on(tmp_path, monkeypatch):
     monkeypatch.setitem(FAMILIES, "lamp", envs.Family(form="lamp/<colour>", title="lamps", load=lambda: Switches))
     study, rows = trained(tmp_path / "study", "lamp/red", "classic-control", "softmax(5)", [0], TINY)
-    assert [row.agent_steps for _, row, _ in rows] == [200, 400] and rows[-1][1].updates > 0
+    assert [row["agent_steps"] for _, row, _ in rows] == [200, 400] and rows[-1][1]["updates"] > 0
     assert study.record["environment_facts"]["lamp/red"]["num_actions"] == 3
     assert (study.runs[0].path.parents[1].name, default_preset("lamp/red")) == ("lamp-red", "classic-control")
     with pytest.raises(ValueError, match="did you mean lamp/green"):

@@ -76,7 +76,7 @@ def test_a_network_of_ones_own_is_planned_with(environment):
 def test_it_is_trained_on_both_loops_and_recorded(environment, tmp_path):
     values = TINY | {"network.kind": "nets:linear", "loop.test_episodes": 2}
     study, rows = trained(tmp_path / "study", environment, "classic-control", "max", [0], values)
-    assert rows[-1][1].gradient_norm > 0 and rows[-1][1].updates > 0
+    assert rows[-1][1]["gradient_norm"] > 0 and rows[-1][1]["updates"] > 0
     assert json.loads((study.path / "study.json").read_text())["config"]["network"]["kind"] == "nets:linear"
     assert (study.runs[0].path / "final.safetensors").exists()
 

@@ -40,7 +40,7 @@ def test_best_and_final_are_the_networks_of_their_test_phases(cartpole):
         chosen = {"best": max(phases, key=lambda phase: phase[1].mean), "final": phases[-1]}
         for which, (row, phase) in chosen.items():
             again = play.evaluate(
-                study, run, which=which, epsilon=0.0, episodes=5, max_steps=300, seed=int(row.test_seed)
+                study, run, which=which, epsilon=0.0, episodes=5, max_steps=300, seed=int(row["test_seed"])
             )
             np.testing.assert_array_equal(again.scores, phase.scores)
 

@@ -185,7 +185,7 @@ def test_an_old_study_trains_and_is_tested_as_it_began(tmp_path, monkeypatch):
 
 
 def test_an_old_comparison_grows_and_a_changed_scale_is_another_study(tmp_path, monkeypatch):
-    monkeypatch.setattr("softbellman.running.comparison.require_elsewhere", lambda environments: None)
+    monkeypatch.setattr("softbellman.running.comparison.require_elsewhere", lambda environments, config: None)
     config = planned("gym/Bits-v0").config
     comparison = prepare(["gym/Bits-v0"], [ops.maximum()], [0], config)
 

@@ -217,7 +217,7 @@ def test_a_row_says_what_happened():
     assert row["test_return"] == phase.mean and row["test_episodes"] == len(phase.scores) <= 8
     assert row["operator_parameter"] == 5.0 and row["held_out_value"] is not None and row["gradient_norm"] > 0
     loop.advance(200)
-    assert loop.test()[0][0].epoch == 2
+    assert loop.test()[0][0]["epoch"] == 2
     assert loop.test_is_due is False
 
 

@@ -439,10 +439,10 @@ def test_l40_a_test_repeats_and_its_seed_is_in_the_row():
     assert first | {"seconds": 0} == ends[1][0][0] | {"seconds": 0}
     assert second | {"seconds": 0} == ends[1][1][0] | {"seconds": 0}
     assert first["test_seed"] != second["test_seed"]
-    policy = greedy_policy(loop.network, loop.params(0), first.test_seed, first.test_epsilon)
+    policy = greedy_policy(loop.network, loop.params(0), first["test_seed"], first["test_epsilon"])
     again = play(policy, corridor(), max_steps=LOOP.test_steps, gamma=LEARNER.gamma, reward_clip=1.0)
     np.testing.assert_array_equal(again.scores, phase.scores)
-    assert again.realised_return == first.realised_return and again.overestimation == first.overestimation
+    assert again.realised_return == first["realised_return"] and again.overestimation == first["overestimation"]
 
 
 def test_a_test_is_played_in_an_environment_of_its_own_and_closes_it():

@@ -84,7 +84,7 @@ def test_rows_of_both_stages_have_the_same_measurements_of_training():
     for loop in (on_device, on_host):
         loop.advance(200)
         row, _ = loop.test()[0]
-        rows.append(row._asdict())
+        rows.append(row)
     differ = {name for name, value in rows[0].items() if value != rows[1][name]}
     played = {"test_return", "test_episodes", "test_unfinished", "realised_return", "overestimation", "seconds"}
     assert differ <= played and rows[0]["loss"] is not None and rows[0]["gradient_norm"] is not None

@@ -268,7 +268,7 @@ def test_a_run_whose_loss_is_not_finite_is_lost_and_the_others_are_as_without_it
     tested = group.test()
     assert list(tested) == [0] and list(group.diverged) == [1] and 60 < group.diverged[1] <= 300
     assert group.diverged[1] % LEARNER.update_period_steps == 0
-    assert tested[0][0]._replace(seconds=0.0) == alone.test()[0][0]._replace(seconds=0.0)
+    assert tested[0][0] | {"seconds": 0.0} == alone.test()[0][0] | {"seconds": 0.0}
 
 
 def test_a_loop_with_no_run_left_stops_and_no_lost_state_is_saved():
@@ -301,5 +301,5 @@ def test_a_test_that_is_broken_off_leaves_no_trace():
     held_out = {"held out": []}  # drawn by now, as they would be drawn again
     assert_same(before, everything(loop) | held_out)
     assert loop.test_is_due
-    first, second = (either.test()[0][0]._replace(seconds=0.0) for either in (loop, undisturbed))
+    first, second = (either.test()[0][0] | {"seconds": 0.0} for either in (loop, undisturbed))
     assert first == second and not loop.test_is_due

@@ -73,3 +73,8 @@ def with_loss(counts: Counts, loss: Any, agent_steps: Any, xp: Any) -> Counts:
 def next_epoch(counts: Counts, xp: Any) -> Counts:
     """Returns the counts with those of an epoch at zero."""
     return counts._replace(**{name: xp.zeros_like(getattr(counts, name)) for name in _OF_AN_EPOCH})
+
+
+def mean(total: Any, count: Any) -> float | None:
+    """Returns the mean of `count` numbers from their sum, or None of none."""
+    return float(total) / int(count) if count else None

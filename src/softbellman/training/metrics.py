@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from softbellman.training.counts import mean
+
 Row = dict[str, Any]
 """One test phase of one run, by the names of `MEASURES`. None: the quantity could not be had, which is not 0."""
 
@@ -77,10 +79,6 @@ class Measure(NamedTuple):
     counts: bool = False
 
 
-def _mean(total: Any, count: Any) -> float | None:
-    return float(total) / int(count) if count else None
-
-
 def _value(name: str, meaning: str, panel: Panel | None = None) -> Measure:
     return Measure(name, meaning, lambda m: m.values[name], panel)
 
@@ -122,12 +120,12 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "train_return",
         "mean raw score of the training games that ended in this epoch",
-        lambda m: _mean(m.counts.return_sum, m.counts.finished),
+        lambda m: mean(m.counts.return_sum, m.counts.finished),
     ),
     Measure(
         "train_clipped_return",
         "the same with each reward clipped as the learner clips it",
-        lambda m: _mean(m.counts.clipped_return_sum, m.counts.finished),
+        lambda m: mean(m.counts.clipped_return_sum, m.counts.finished),
     ),
     _value("held_out_value", "mean over the run's own held-out states of `max_a Q_online`, for every operator"),
     Measure(
@@ -194,7 +192,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "loss",
         "mean loss of this epoch's updates, summed or averaged over the minibatch as the learner does",
-        lambda m: _mean(m.counts.loss_sum, m.counts.losses),
+        lambda m: mean(m.counts.loss_sum, m.counts.losses),
     ),
     Measure("epsilon", "exploration rate at the end of the epoch", lambda m: m.epsilon),
     Measure("operator_parameter", "tau or omega, where the operator has one", lambda m: next(iter(m.parameters), None)),
