@@ -21,7 +21,7 @@ ALLOWED = {
     "operators": {"arguments", "faults"},
     "memory": set(),
     "tabular": {"operators", "memory", "arguments", "extras", "faults"},
-    "simulation": {"operators", "arguments", "faults"},
+    "simulation": {"operators", "memory", "arguments", "faults"},
     "envs": {"arguments", "extras", "faults", "references"},
     "envs.mdp": {"tabular", "operators"},
     "learning": {"operators", "envs.step", "memory"},

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from softbellman.arguments import as_integer, as_list, as_number, as_path
 from softbellman.faults import faults_placed
+from softbellman.memory import available_memory, require_memory
 from softbellman.operators import Mellowmax, Operator, Softmax, as_operators, centre, require_contract
 from softbellman.operators.arrays import floats
 from softbellman.operators.row import scaled
@@ -139,6 +140,7 @@ def measure(
 
     Raises:
         TypeError: what is no operator.
+        MemoryError: there is less memory than the trials take.
         ValueError: a number is out of range, a true value not finite, or an operator breaks its contract or fails.
 
     Example:
@@ -160,6 +162,7 @@ def measure(
     actions, operators = len(true_values), as_operators(operators)
     for op in operators:
         require_contract(op, actions)
+    require_memory(8 * trials * (len(operators) + 1), available_memory(), "trials")
     streams = [np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(actions, copy))) for copy in (0, 1)]
     values, largest = np.empty((len(operators), trials)), np.empty(trials)
     at_once = max(1, _VALUES_AT_ONCE // actions)

@@ -55,6 +55,8 @@ BAD_INPUT = [
     ("train atari/breakout --frames 400002", "frames (400002) must be a multiple of the 4 frames"),
     ("train gym/CartPole-v1 --seed -1", "seeds must be different integers in 0 .. 4294967295, got -1"),
     ("train gym/CartPole-v1 --seeds 1 2 1", "seeds must be different integers in 0 .. 4294967295, got 1, 2, 1"),
+    ("compare gym/CartPole-v1 --seeds 999999999", "seeds (999999999) must be at most 100,000 by their number"),
+    (f"compare gym/CartPole-v1 --seeds {10**20}", f"seeds ({10**20}) must be at most 100,000 by their number"),
     ("train gym/CartPole-v1 --seed 1 --seeds 1 2", "give --seed or --seeds, not both"),
     ("train gym/CartPole-v1 --threads 0", "threads (0) must be at least 1"),
     ("train gym/CartPole-v1 --learner.batch-size 200 --learner.replay-capacity 100", "batch_size (200) is larger than"),

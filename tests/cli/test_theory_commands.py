@@ -210,14 +210,21 @@ BAD_INPUT = [
     ("simulate bias --operator max", "unknown option --operator; did you mean --operators"),
     ("simulate bias --trials 1", "trials (1) must be at least 2"),
     ("simulate bias --seed -1", "seed (-1) must be at least 0"),
-    ("simulate bias --actions 0", "actions (0) must be different numbers, each at least 1"),
+    ("simulate bias --actions 0", "actions (0) must be different numbers, each from 1 to 10,000,000"),
+    (
+        "simulate bias --actions 2 99999999999",
+        "actions (2 99999999999) must be different numbers, each from 1 to 10,000,000",
+    ),
+    ("simulate bias --trials 99999999999999", "bytes needed"),
+    ("simulate comparison --trials 99999999999999", "lower trials, to "),
     ("simulate bias --actions 2 2", "actions (2 2) must be different numbers"),
     ("simulate bias --values nan", "true values ([nan]) must be finite numbers"),
     ("simulate bias --noise gauss", "invalid choice 'gauss' for argument '--noise'"),
     ("simulate comparison --families softmax(5)", "family 'softmax(5)' has no *, which stands for the parameter"),
     ("simulate comparison --families softmax(*", "a parenthesis is not closed"),
     ("simulate comparison --start -1", "tau (-1.0) must be finite and at least 0"),
-    ("simulate comparison --points 1", "points (1) must be at least 2"),
+    ("simulate comparison --points 1", "points (1) must be from 2 to 100,000"),
+    ("simulate comparison --points 999999999", "points (999999999) must be from 2 to 100,000"),
 ]
 
 

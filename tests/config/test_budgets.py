@@ -5,6 +5,7 @@ from dataclasses import MISSING, fields
 
 import pytest
 
+import softbellman as sb
 from softbellman.cli.commands import Evaluate, Watch
 from softbellman.config import budgets
 from softbellman.running import play
@@ -17,6 +18,13 @@ def test_a_network_plays_alike_from_python_and_from_the_command_line(function, c
     common = {name: value for name, value in ours.items() if name in theirs}
     assert set(common) == {"epsilon", "episodes", "max_steps", "seed"}
     assert common == {name: theirs[name] for name in common}
+
+
+def test_so_many_seeds_are_the_first_and_too_many_are_refused_before_they_are_listed():
+    assert list(budgets.first_seeds(3)) == [0, 1, 2] and len(budgets.first_seeds(100_000)) == 100_000
+    for seeds in (100_001, 10**9, 10**20):
+        with pytest.raises(ValueError, match=rf"seeds \({seeds}\) must be at most 100,000 by their number; list"):
+            sb.compare("gym/CartPole-v1", "max", seeds=seeds)
 
 
 def test_the_help_names_the_steps_of_a_game():

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from softbellman.analysis.records import Records
-from softbellman.report import write
 from softbellman.training import metrics
 from softbellman.training.metrics import Measure, Panel
 
@@ -47,5 +46,5 @@ def test_a_measure_of_ones_own_is_a_column(longest, tmp_path):
 
 def test_a_measure_of_ones_own_is_a_panel(longest, tmp_path):
     study = synthetic(tmp_path / "study", seeds=(0, 1), phases=3, values={"longest_game": 7})
-    page = write(Records.read(study), tmp_path / "page").read_text()
+    page = study.report(tmp_path / "page").read_text()
     assert "Longest game" in page and "The longest game of a test phase." in page

@@ -18,6 +18,8 @@ _STATES_SHOWN = 20
 _ACTIONS_SHOWN = 3
 _FIXED_POINTS_SHOWN = 4
 _ROWS_OF_A_CURVE = 6
+_MOST_POINTS = 100_000
+_MOST_ACTIONS = 10_000_000
 
 
 def solve(command: Solve) -> int:
@@ -105,8 +107,8 @@ def _drawn(draw: Callable[[Any, Path], Path], what: Any, path: Path) -> tuple[st
 
 def simulate_comparison(command: SimulateComparison) -> int:
     """Prints both errors at a few parameters, and writes all as CSV and as Figure 7."""
-    if command.points < 2:
-        raise ValueError(f"points ({command.points}) must be at least 2")
+    if not 2 <= command.points <= _MOST_POINTS:
+        raise ValueError(f"points ({command.points}) must be from 2 to {_MOST_POINTS:,}")
     require_directory(command.out)
     families = {spec.replace("(*)", ""): _family(spec) for spec in command.families}
     parameters = [float(f"{value:.12g}") for value in np.linspace(command.start, command.stop, command.points)]
@@ -169,8 +171,9 @@ def _family(spec: str) -> Callable[[float], ops.Operator]:
 
 
 def _positive(actions: Sequence[int]) -> Sequence[int]:
-    if not actions or min(actions) < 1 or len(set(actions)) < len(actions):
-        raise ValueError(f"actions ({' '.join(map(str, actions))}) must be different numbers, each at least 1")
+    if not actions or min(actions) < 1 or max(actions) > _MOST_ACTIONS or len(set(actions)) < len(actions):
+        given, allowed = " ".join(map(str, actions)), f"each from 1 to {_MOST_ACTIONS:,}"
+        raise ValueError(f"actions ({given}) must be different numbers, {allowed}")
     return actions
 
 

@@ -30,9 +30,9 @@ def train(command: Train) -> int:
 
 def compare(command: Compare) -> int:
     """Trains a comparison, new or begun; exit codes as for `train`."""
-    seeds = _seeds(command, range(budgets.COMPARED_SEEDS))
+    seeds = _seeds(command, budgets.first_seeds(budgets.COMPARED_SEEDS))
     if command.seeds is not None and len(command.seeds) == 1:
-        seeds = range(command.seeds[0])
+        seeds = budgets.first_seeds(command.seeds[0])
     return _begin(
         command,
         command.environments,

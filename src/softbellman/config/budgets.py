@@ -6,3 +6,15 @@ STEPS_OF_A_GAME = 5_000  # agent steps: for each game of a test, unless the stud
 FILM_GAMES = 1
 FILM_STEPS = 5_000  # agent steps
 GAMES_SEED = 1  # of tests and films; training never uses these games
+MOST_SEEDS = 100_000  # that can be asked for by their number
+
+
+def first_seeds(number: int) -> range:
+    """Returns so many seeds, 0 and up.
+
+    Raises:
+        ValueError: for more than anybody can train.
+    """
+    if number > MOST_SEEDS:
+        raise ValueError(f"seeds ({number}) must be at most {MOST_SEEDS:,} by their number; list those you mean")
+    return range(number)

@@ -138,7 +138,7 @@ def compare(
     operators = ops.as_operators(operators)
     numbers = [as_integer(seed, "seeds") for seed in as_list(seeds)]
     if is_one(seeds):
-        numbers = list(range(numbers[0]))
+        numbers = list(budgets.first_seeds(numbers[0]))
     counts = {"steps": steps, "frames": frames, "workers": workers, "threads": threads}
     steps, frames, workers, threads = (
         None if value is None else as_integer(value, name) for name, value in counts.items()
