@@ -196,7 +196,7 @@ def test_rows_are_readable_one_by_one_as_they_come(tmp_path):
     assert json.loads((run.path / "status.json").read_text()) == {"state": "running"}
     assert read_metrics(run.path / "metrics.csv")["epoch"].shape == (0,)
     for epoch, (score, loss) in enumerate(((1.5, None), (2.0, 0.25)), start=1):
-        writer.row((epoch, score, loss))
+        writer.row({"epoch": epoch, "score": score, "loss": loss})
         frame = pd.read_csv(run.path / "metrics.csv")
         assert list(frame["epoch"]) == list(range(1, epoch + 1))
     assert pd.isna(frame["loss"][0])
@@ -219,7 +219,7 @@ def test_a_network_without_any_update_is_the_best_only_until_there_is_another(tm
     run, columns = RunPath(tmp_path / "run", "gym/X-v0", "max", 0), ("agent_steps", "updates", "test_return")
 
     def best(writer, step, updates, score):
-        writer.row((step, updates, score))
+        writer.row({"agent_steps": step, "updates": updates, "test_return": score})
         writer.params({"q": {"w": np.zeros(2)}}, step, updates, score)
         return load_params(run.path / "best.safetensors")[1]["agent_steps"]
 
