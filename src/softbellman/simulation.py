@@ -65,7 +65,7 @@ def laplace(rng: np.random.Generator, shape: tuple[int, int]) -> Values:
 
 
 class Summary(NamedTuple):
-    """What was found about one quantity over independent trials, in the units of the values.
+    """Findings about one quantity over independent trials, in the units of the values.
 
     Attributes:
         mean: over the trials.
@@ -86,7 +86,7 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """What an operator made of noisy values.
+    """Cell of a simulation: one operator on noisy values.
 
     Attributes:
         operator: the operator.

@@ -66,7 +66,7 @@ class Choice(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a comparison found in one environment.
+    """Findings of a comparison in one environment.
 
     Attributes:
         environment: name of the environment.

@@ -1,4 +1,4 @@
-"""What the runs of a study left, read once: how each stands, what it measured, and what the random policy scored."""
+"""Records of a study's runs, read once: how each stands, what it measured, and what the random policy scored."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from softbellman.study.store import Study
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What one run left.
+    """Record of one run.
 
     Attributes:
         run: the run.
@@ -56,7 +56,7 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """What all runs of a study left, at one time.
+    """Records of all runs of a study, at one time.
 
     Attributes:
         study: the study.

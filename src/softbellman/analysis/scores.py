@@ -126,7 +126,7 @@ def counts(state: str, *, partial: bool) -> bool:
 
 
 class Summary(NamedTuple):
-    """What several runs of one operator in one game scored.
+    """Summary of several runs of one operator in one game.
 
     Attributes:
         asked: runs asked for.
@@ -168,7 +168,7 @@ def summarise(scores: np.ndarray, level: float = 0.95, resamples: int = 50_000, 
 
 
 class Aggregate(NamedTuple):
-    """What an operator scored over all games.
+    """Aggregate of an operator over all games.
 
     Attributes:
         asked: runs asked for.

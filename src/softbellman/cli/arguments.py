@@ -85,7 +85,7 @@ def _expanded(command: Any) -> Any:
 
 
 class _Option(NamedTuple):
-    """What an option takes.
+    """Values that an option takes.
 
     Attributes:
         contrary: for one that takes no value, the option that says the contrary.

@@ -18,7 +18,7 @@ _RunPath = Annotated[Path, Positional, arg(metavar="RUN")]
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What every command that begins to train can be told.
+    """Options of every command that begins to train.
 
     Attributes:
         preset: `paper-atari`, `quick-atari`, `sharp-atari`, `machado-atari`, `demo-atari`, `minatar`,

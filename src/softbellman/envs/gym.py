@@ -134,7 +134,7 @@ class GymEnv:
         Where a mask forbids actions, one of these is taken, as exploration will.
 
         Returns:
-            What a user should know, though it can be trained with.
+            Notes for a user on an environment that can be trained with.
 
         Raises:
             ValueError: as `step`; or if a second copy, such as a test phase plays beside training, is the first again.

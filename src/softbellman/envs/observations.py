@@ -14,7 +14,7 @@ _CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
 
 
 class Observations:
-    """What a Box says of observations, and the check that they are so.
+    """Layout of a Box's observations, and the check that they keep to it.
 
     Integers of up to 16 bits, and bools, keep their dtype; everything else becomes float32. A uint8 image with its
     channels last is turned to channels first, the layout of every network here.

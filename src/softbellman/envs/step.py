@@ -150,7 +150,7 @@ class DeviceEnv(Protocol):
 
     @property
     def obs_scale(self) -> Scale:
-        """What observations are divided by as they enter a network: see `HostEnv.obs_scale`."""
+        """Divisor of observations as they enter a network: see `HostEnv.obs_scale`."""
         ...
 
     @property

@@ -18,7 +18,7 @@ from softbellman.learning.settings import LearnerSettings, UpdateSettings
 
 
 class Operator(Protocol):
-    """What the learner needs of a Bellman operator: a function from values `[..., A]` to `[...]`."""
+    """Bellman operator, as the learner needs it: a function from values `[..., A]` to `[...]`."""
 
     def __call__(self, q: Any, selector: Any = None) -> Any:
         """Evaluates `q`; `selector` `[..., A]` is where `double(op)` takes its weights from."""
@@ -42,7 +42,7 @@ class LearnerState(NamedTuple):
 
 
 class UpdateMetrics(NamedTuple):
-    """What one update tells: the loss, as the optimiser sees it, and the mean of `Q(s, a)` over the minibatch."""
+    """Metrics of one update: the loss, as the optimiser sees it, and the mean of `Q(s, a)` over the minibatch."""
 
     loss: jax.Array
     q_taken: jax.Array

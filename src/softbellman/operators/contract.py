@@ -23,7 +23,7 @@ _PARTS = ("a value", "weights", "a gradient")
 
 
 class Answers(NamedTuple):
-    """What an operator gives for action values `[B, A]`: its value `[B]`, weights and gradient `[B, A]`.
+    """Outputs of an operator for action values `[B, A]`: its value `[B]`, weights and gradient `[B, A]`.
 
     The gradient is None where it is not asked for.
     """

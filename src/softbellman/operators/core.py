@@ -44,7 +44,7 @@ class Operator:
 
     @property
     def on_one_set(self) -> "Operator | None":
-        """What the operator equals where both sets of values are the same; None where nothing simpler is known."""
+        """Equal of the operator where both sets of values are the same; None where nothing simpler is known."""
         return self
 
     def __post_init__(self) -> None:

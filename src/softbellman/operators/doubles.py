@@ -20,7 +20,7 @@ class Pair(Operator):
 
     @property
     def on_one_set(self) -> Operator | None:
-        """What it equals where both sets of values are the same: what it is made of."""
+        """Equal of it where both sets of values are the same: the operator that it is made of."""
         return self.op
 
     def policy(self, row: Row) -> Array:
@@ -82,7 +82,7 @@ class Double(Pair):
 
     @property
     def on_one_set(self) -> Operator | None:
-        """What it doubles, if that is the average with its weights."""
+        """The operator that it doubles, if that is the average with its weights."""
         return self.op if self.op.laws.averages_with_its_weights else None
 
     def largest_share(self, actions: int) -> float:
@@ -124,7 +124,7 @@ class ClippedDouble(Pair):
 
     @property
     def on_one_set(self) -> Operator | None:
-        """What it is made of, if that is the average with its weights."""
+        """The operator that it is made of, if that is the average with its weights."""
         return self.op if self.op.laws.averages_with_its_weights else None
 
     def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:

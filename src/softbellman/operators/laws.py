@@ -1,4 +1,4 @@
-"""What an operator claims to satisfy, and a search for values that show otherwise.
+"""Laws that an operator claims, and a search for values that show otherwise.
 
 Laws are about `op(q, selector)` as a function of `q`, with the selector held fixed where it matters. The search
 knows no operator: it draws values at many scales, climbs from the worst of them, and reports what it finds. That no
@@ -74,7 +74,7 @@ class Witness(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """What the search found about one law.
+    """Finding of the search about one law.
 
     Attributes:
         law: its name, a field of `Laws`.
@@ -95,7 +95,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What the search found about an operator, law by law."""
+    """Findings of the search about an operator, law by law."""
 
     operator: str
     trials: int

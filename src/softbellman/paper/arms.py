@@ -28,7 +28,7 @@ WHOLE, PAPERS, FIXED = "the whole grid", "1, 5, 10", "Table A1"
 
 
 class Arm(NamedTuple):
-    """What stands for an arm.
+    """An arm, and the operators that stand for it.
 
     Attributes:
         name: a name of `ARMS`.

@@ -20,7 +20,7 @@ _ROW_BYTES = 600  # of metrics.csv; 540 to 580 were seen
 
 
 class Calibration(NamedTuple):
-    """What a short training on this machine gave.
+    """Pace of a short training on this machine.
 
     Attributes:
         steps_per_second: agent steps of all workers together, tests included.

@@ -45,7 +45,7 @@ class Claim(NamedTuple):
 
     @property
     def claimed(self) -> str:
-        """What is claimed of the differences, as the page has it."""
+        """Claimed side and margin of the differences, as the page has it."""
         margin = "log 2" if self.margin == math.log(2) else f"{self.margin:g}"
         return f"{'both ' if len(self.parts) > 1 else ''}{self.side} {margin}"
 

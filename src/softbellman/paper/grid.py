@@ -64,7 +64,7 @@ class Scale(NamedTuple):
 
     @property
     def is_atari(self) -> bool:
-        """Whether its games are the paper's own."""
+        """Its games are the paper's own."""
         return all(environment.startswith("atari/") for environment in self.environments)
 
     @property

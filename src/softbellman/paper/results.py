@@ -49,7 +49,7 @@ class Missing(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What the runs of a scale measured.
+    """Measurements of the runs of a scale.
 
     Attributes:
         scale: the scale; its games, operators and seeds are the axes.

@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of a claim.
+    """Verdict on a claim.
 
     Attributes:
         name: the claim's.

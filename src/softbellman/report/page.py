@@ -38,7 +38,7 @@ class Picture(NamedTuple):
 
 
 class Section(NamedTuple):
-    """What the page says of one environment."""
+    """Section of the page, about one environment."""
 
     found: Found
     pictures: list[Picture]

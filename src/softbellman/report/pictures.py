@@ -72,7 +72,7 @@ def _of_training() -> list[Panel]:
 
 
 class Curves(NamedTuple):
-    """What a panel shows of one operator.
+    """Curves of one operator in a panel.
 
     Attributes:
         number: the operator's number in the study, from 0.

@@ -103,7 +103,7 @@ def compare(
 ) -> Study:
     """Trains every operator with every seed in every environment, several runs at once, and returns the study.
 
-    What is done already, in the directory `out`, is not done again; a comparison that was stopped goes on.
+    Runs that the directory `out` has are not done again; a comparison that was stopped goes on.
 
         study = sb.compare("gym/CartPole-v1", ["max", ops.softmax(5.0)], seeds=3, settings={"learner.gamma": 0.9})
         pandas.DataFrame(study.metrics())

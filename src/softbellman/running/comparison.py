@@ -34,7 +34,7 @@ _OF_EACH_RUN = ("frames per step", "network", "budget", "target", "tests", "epsi
 
 
 class Resources(NamedTuple):
-    """What a comparison is trained with.
+    """Resources of a comparison: workers, threads, engine.
 
     Attributes:
         workers: groups that train at once.
@@ -50,7 +50,7 @@ class Resources(NamedTuple):
 
     @property
     def trainer(self) -> Engine:
-        """What trains groups."""
+        """The engine, a local one by default."""
         return self.engine or Local(self.workers)
 
     @property
@@ -109,7 +109,7 @@ class Comparison(NamedTuple):
 
     @property
     def facts(self) -> dict[str, dict[str, Any]]:
-        """What each environment says of itself, by name."""
+        """Facts of each environment, by name."""
         return {each.environment: each.facts for each in self.plans}
 
     @property

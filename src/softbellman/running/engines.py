@@ -28,7 +28,7 @@ class Task(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What happened to a group.
+    """News of a group.
 
     Attributes:
         kind: `progress` (`agent_steps`), `row` (`run`, its number in the group, `epoch`, `score`, `games`), `note`

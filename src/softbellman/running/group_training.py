@@ -33,7 +33,7 @@ LONGEST_WAIT = 120.0  # seconds for a process that is saving its last state
 
 
 class Refused(ValueError):
-    """What is on disk is not of the runs or settings asked for, or can't go on exactly; nothing was touched."""
+    """The checkpoint is not of the runs or settings asked for, or can't go on exactly; nothing was touched."""
 
 
 def _say_nothing(*_: Any) -> None:

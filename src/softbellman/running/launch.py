@@ -19,7 +19,7 @@ from softbellman.study.writer import write_error
 
 
 class Work(NamedTuple):
-    """What a study still lacks.
+    """Work that a study still lacks.
 
     Attributes:
         begun: groups that go on as they are.
@@ -149,7 +149,7 @@ def outcome(study: Study, operators: Sequence[str] | None = None) -> list[str]:
 
 
 class _Watch:
-    """What is known of the groups under way, and what becomes of those that die."""
+    """Watch over the groups under way, and the fate of those that die."""
 
     def __init__(self, study: Study, groups: Sequence[Group], progress: Reporter) -> None:
         self.study, self.progress, self.refusals = study, progress, dict[str, str]()

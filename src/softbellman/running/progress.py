@@ -14,7 +14,7 @@ FEW_RUNS = 3  # of so many each score is told
 
 
 class Reporter(Protocol):
-    """What training tells, and to whom it does not matter."""
+    """Listener to the progress of training."""
 
     def steps(self, done: int) -> None:
         """Takes the agent steps done so far; called after each of them, or now and then."""

@@ -42,7 +42,7 @@ class Group(NamedTuple):
 
     @property
     def cells(self) -> list[list[Any]]:
-        """What each run is a run of: environment, operator, seed."""
+        """Environment, operator and seed of each run."""
         return [[run.environment, run.operator, run.seed] for run in self.runs]
 
     @property

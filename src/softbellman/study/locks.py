@@ -32,7 +32,7 @@ def locked(folder: Path, wait: Callable[[str], None] | None = None) -> Iterator[
             it, a lock that is held is an error.
 
     Yields:
-        What is weaker here than a lock should be; mostly nothing.
+        Ways in which the lock is weaker than it should be; mostly none.
 
     Raises:
         Held: another process holds the lock.

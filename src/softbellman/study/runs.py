@@ -67,6 +67,6 @@ def read_status(run: RunPath) -> str | None:
 def merit(updates: int, score: float) -> tuple[bool, float]:
     """Orders the test phases of a run: its best network is a trained one, if it has any, and of these the highest.
 
-    What scores well by chance before the first update counts only where nothing else does.
+    A network that scores well by chance before the first update counts only where there is no other.
     """
     return bool(updates > 0), float(score)

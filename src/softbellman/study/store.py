@@ -126,7 +126,7 @@ class Study:
         """Keeps every other process from training this study. A process that dies, however it does, holds no lock.
 
         Yields:
-            What the file system can't give, to be told once; mostly nothing.
+            Guarantees that the file system can't give, to be told once; mostly none.
 
         Raises:
             Held: another process is training it.

@@ -43,7 +43,7 @@ class RunWriter:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all is on disk."""
+        """All is on disk."""
         return not self._unwritten
 
     def row(self, row: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ UNIT = 2.0**-53  # the largest relative error of one operation in float64
 
 @dataclass(frozen=True)
 class Enclosure:
-    """What turns a residual into bounds, for one MDP and one operator.
+    """Rule that turns a residual into bounds, for one MDP and one operator.
 
     Attributes:
         mdp: the MDP.

@@ -79,12 +79,12 @@ class Iterates:
 
     @cached_property
     def reachable(self) -> Values:
-        """What values can be at each step, going by rewards and start alone: `[N, K + 1, 2]`."""
+        """Range of values at each step, by rewards and start alone: `[N, K + 1, 2]`."""
         return bounds.reachable_values(self.gamma, self.rewards, self.start, self.steps)
 
     @cached_property
     def reachable_ever(self) -> Values:
-        """What values can be at any step: `[N, 1, 2]`. The first and the last decide."""
+        """Range of values at any step: `[N, 1, 2]`. The first and the last decide."""
         first, last = self.start, bounds.reachable_values(self.gamma, self.rewards, self.start)
         return np.stack([np.minimum(first, last)[..., 0], np.maximum(first, last)[..., 1]], axis=-1)
 

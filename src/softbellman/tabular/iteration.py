@@ -20,7 +20,7 @@ SETTLED = 0.01  # the part of the policy that changes in a step below which it i
 
 
 class Problem(NamedTuple):
-    """What is to be solved, and how well: `tolerance` in units of value; its values are measured from `center`."""
+    """Problem to solve, and how well: `tolerance` in units of value; its values are measured from `center`."""
 
     operator: Operator
     enclosure: Enclosure

@@ -33,7 +33,7 @@ FORMS = ("paper", "corrected", "sharp")
 
 
 class Premise(NamedTuple):
-    """What a statement needs in order to be true as the paper has it; `holds` gives `[N]` bool."""
+    """Condition under which a statement is true as the paper has it; `holds` gives `[N]` bool."""
 
     text: str
     holds: Callable[[Iterates], NDArray[np.bool_]]
@@ -64,7 +64,7 @@ class Statement:
     def margin(self, form: str, iterates: Iterates) -> Values:
         """Give the smallest margin of a form on each MDP, in units of q: `[N]`; negative where the form fails.
 
-        What rounding may have done, 1e-9 of the largest value, counts as 0.
+        Rounding, up to 1e-9 of the largest value, counts as 0.
 
         Raises:
             ValueError: the statement has no such form.
@@ -195,7 +195,7 @@ def _exact_gap(it: Iterates) -> Values:
 
 
 def _increase(it: Iterates) -> Values:
-    """What softmax gains when tau is more than doubled: `[N, K + 1, S]`."""
+    """Gain of softmax when tau is more than doubled: `[N, K + 1, S]`."""
     return it.gap - it.shortfall(ops.softmax(2 * it.tau + 1), it.soft)
 
 

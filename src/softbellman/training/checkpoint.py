@@ -46,7 +46,7 @@ class Damaged(ValueError):
 
 
 class State(NamedTuple):
-    """What a checkpoint holds.
+    """Contents of a checkpoint.
 
     Attributes:
         facts: whatever JSON can hold: counters, names, rows of a table.

@@ -26,7 +26,7 @@ CHUNK = 250  # steps of a copy between two looks at whether all first games are 
 
 
 class Seen(NamedTuple):
-    """What is kept of each step, `[T, R, C]`."""
+    """Record of each step, `[T, R, C]`."""
 
     value: Any
     reward: Any

@@ -41,7 +41,7 @@ class Keys(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a compiled program depends on."""
+    """Static arguments of the compiled program."""
 
     env: DeviceEnv
     network: Network

@@ -26,7 +26,7 @@ NEGLIGIBLE = 0.01  # a return is known once the discount of what was not seen ha
 
 
 class TestPhase(NamedTuple):
-    """What a test phase found.
+    """Outcome of a test phase.
 
     Attributes:
         scores: `[n]` raw undiscounted scores of the games counted.

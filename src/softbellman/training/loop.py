@@ -122,7 +122,7 @@ class Loop:
 
     @property
     def test_is_due(self) -> bool:
-        """Whether an epoch is over that has not been tested yet."""
+        """An epoch is over that has not been tested yet."""
         return self.loop.test_is_due(self.agent_steps, self.clock.epoch)
 
     def test(self, on_step: Callable[[], None] | None = None) -> dict[int, tuple[Row, TestPhase]]:
@@ -217,7 +217,7 @@ class Loop:
                 is an error.
 
         Returns:
-            What is not as if there had been no stop: empty if the loop goes on bit for bit.
+            Differences from a loop that was not stopped: none if it goes on bit for bit.
 
         Raises:
             Damaged: the checkpoint is of other runs or settings.

@@ -10,7 +10,7 @@ Row = dict[str, Any]
 
 
 class Measured(NamedTuple):
-    """What measures are taken from.
+    """Source of measures: a run, as a test phase finds it.
 
     Attributes:
         run: the run, with its operator.

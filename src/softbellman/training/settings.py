@@ -39,7 +39,7 @@ class LoopSettings:
     block_width: int = 1
 
     def test_is_due(self, agent_steps: int, tested: int) -> bool:
-        """Whether an epoch is over at `agent_steps` that is not among the `tested` ones; the last may be shorter."""
+        """Says if an epoch is over at `agent_steps` that is not among the `tested` ones; the last may be shorter."""
         whole, rest = divmod(agent_steps, self.epoch_steps)
         return tested < whole + bool(rest and agent_steps == self.steps)
 

@@ -14,7 +14,7 @@ SPAN = 1024  # uses of a stream that are drawn at once
 
 
 class Role(IntEnum):
-    """What a stream is for. Each role's draws are independent of every other's."""
+    """Purpose of a stream. Each role's draws are independent of every other's."""
 
     INIT = 0
     ACT = 1

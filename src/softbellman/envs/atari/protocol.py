@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AtariProtocol:
-    """What an agent sees of a game, and when an episode ends. The defaults are `PAPER_ATARI`.
+    """Protocol of a game: what an agent sees, and when an episode ends. The defaults are `PAPER_ATARI`.
 
     "Authors" is the released code of Song et al. 2019 on its working path (`run_nature.py`, a fork of `deep_q_rl`).
     Fields called accidents reproduce what that code does without the paper saying so; they are off.

@@ -30,7 +30,7 @@ def joined(planes: jax.Array, axis: int = -1) -> jax.Array:
 
 
 def is_set(y: jax.Array | int, x: jax.Array | int, plane: jax.Array) -> jax.Array:
-    """Whether a plane has the cell `(y, x)`, `[]` bool."""
+    """Tells if a plane has the cell `(y, x)`, `[]` bool."""
     return (cell(y, x) & plane).any()
 
 
@@ -48,7 +48,7 @@ def in_rows(present: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def on_board(x: jax.Array) -> jax.Array:
-    """Whether columns are columns of the board."""
+    """Tells if columns are columns of the board."""
     return (x >= 0) & (x < SIZE)
 
 

@@ -1,6 +1,6 @@
 """Seaquest: a submarine picks up divers and shoots at fish and submarines, as long as its oxygen lasts.
 
-What swims is kept in slots, the newest first: what appears is put in front and all others move up by one, so that no
+Swimmers are kept in slots, the newest first: one that appears is put in front and all others move up by one, so that no
 slot is ever searched for. There are more slots than the game can fill: an enemy appears at most every frame, and once
 they are that frequent it is gone after 30; a diver every 30 frames, gone after 60; a shot every 5, gone after 10. The
 enemies' bullets are all alike, so that their rows are kept as bits.

@@ -38,7 +38,7 @@ PRINTED = {
     "mellowmax": Row(False, True, True, False, False),
     "softmax": Row(False, True, True, True, True),
 }
-"""What the paper prints."""
+"""Answers that the paper prints."""
 
 
 def claimed(operator: Operator) -> Laws:
