@@ -12,7 +12,7 @@ from softbellman import operators as ops
 from softbellman import simulation
 from softbellman.operators.arrays import flags, floats, lost_meaning
 from softbellman.tabular import FiniteMDP, bounds, examples
-from softbellman.tabular.iterates import iterate
+from softbellman.tabular.iterates import iterate_both
 
 
 class Metres(np.ndarray):
@@ -99,7 +99,7 @@ def test_tabular_refuses_them(values, message):
         "values": lambda: mdp.backup(values),
         "q": lambda: mdp.apply(ops.maximum(), values),
         "a start": lambda: mdp.values_of(ops.maximum(), values),
-        "start": lambda: iterate(mdp, 1.0, start=values),
+        "start": lambda: iterate_both(mdp, 1.0, start=values),
         "spread": lambda: bounds.smallest_gap(1.0, 3, values),
         "rewards": lambda: examples.one_state(values),
         **{f"list of {name}": lambda name=name: from_transitions(**{name: values}) for name in LISTS},

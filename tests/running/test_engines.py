@@ -182,7 +182,9 @@ def test_where_the_system_has_no_place_for_temporary_files_the_study_has(trained
 # ----------------------------------------------------------------------------------------------- the worker's own side
 
 PROCESS = """
-    import sys, threading, time
+    import signal, sys, threading, time
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup, which has it ignored
+
     from softbellman.running import worker
     from softbellman.running.stopping import Stopped, StopRequests
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -433,8 +434,9 @@ def test_a_stop_that_is_asked_for_comes_between_two_steps(tmp_path, undisturbed)
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
-def test_signals_that_announce_an_end_save_the_state_however_often_they_come(number, tmp_path, undisturbed):
+def test_signals_that_announce_an_end_save_the_state_however_often_they_come(number, tmp_path, undisturbed, request):
     """A terminal that closes, a queue that preempts, a limit of CPU time; then SIGTERM, once, which loses nothing."""
+    request.addfinalizer(partial(signal.signal, number, signal.signal(number, signal.SIG_DFL)))  # nohup ignores one
     study, notes = study_of(tmp_path / "study", seeds=(0, 3)), []
 
     def announce(done):
