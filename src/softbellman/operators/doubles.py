@@ -139,6 +139,13 @@ class ClippedDouble(Pair):
         return row.xp.where(other < row.z, 0.0, self.op.weights(selector, legal))
 
 
+def _surviving(inner: Laws, *more: str) -> Laws:
+    """Claim what an operator claims of those laws that survive a change of its values, and of `more`."""
+    always = ("monotone", "non_expansion", "averages_with_its_weights", "weights_are_policy", "gradient_is_derivative")
+    names = (*always, "ignores_illegal", "homogeneous", "optimality_preserving", *more)
+    return Laws(**{name: getattr(inner, name) for name in names})
+
+
 @operator
 class Maxmin(Pair):
     """Take the smaller of two values of each action, then apply `op`; see `maxmin`."""
@@ -148,18 +155,7 @@ class Maxmin(Pair):
     @property
     def laws(self) -> Laws:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Those of `op` that survive a minimum with fixed values."""
-        inner = self.op.laws
-        return Laws(
-            monotone=inner.monotone,
-            non_expansion=inner.non_expansion,
-            at_most_max=inner.at_most_max,
-            averages_with_its_weights=inner.averages_with_its_weights,
-            weights_are_policy=inner.weights_are_policy,
-            gradient_is_derivative=inner.gradient_is_derivative,
-            ignores_illegal=inner.ignores_illegal,
-            homogeneous=inner.homogeneous,
-            optimality_preserving=inner.optimality_preserving,
-        )
+        return _surviving(self.op.laws, "at_most_max")
 
     def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give `op(min(q, selector))`: `[...]`."""
@@ -182,17 +178,7 @@ class Averaged(Pair):
     @property
     def laws(self) -> Laws:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Those of `op` that survive an average with fixed values."""
-        inner = self.op.laws
-        return Laws(
-            monotone=inner.monotone,
-            non_expansion=inner.non_expansion,
-            averages_with_its_weights=inner.averages_with_its_weights,
-            weights_are_policy=inner.weights_are_policy,
-            gradient_is_derivative=inner.gradient_is_derivative,
-            ignores_illegal=inner.ignores_illegal,
-            homogeneous=inner.homogeneous,
-            optimality_preserving=inner.optimality_preserving,
-        )
+        return _surviving(self.op.laws)
 
     def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give `op((q + selector) / 2)`: `[...]`."""
