@@ -29,7 +29,7 @@ MNIH_2015 = Reference(
 """The reference of the papers whose protocol this is: 49 games, null-op starts, 5 minutes."""
 
 ATARI_57 = Reference("DQN Zoo, dqn_zoo/atari_data.py of 2019", 2)
-"""Scores as later work takes them: 57 games, null-op starts, 30 minutes. The human scores 42,054.7 in Seaquest, not 20,181.8."""
+"""Later work: 57 games, null-op starts, 30 minutes. The human scores 42,054.7 in Seaquest, not 20,181.8."""
 
 # Random policy, human of `MNIH_2015`, human of `ATARI_57`. Both sources have the same random policy.
 ATARI: dict[str, tuple[float, float | None, float]] = {

@@ -13,6 +13,8 @@ from softbellman.paper.views import VIEWS
 from softbellman.report import account
 from softbellman.report.wording import number, signed
 
+FEW_ROWS = 12  # a longer table is folded, unless the paper's numbers are in it
+
 
 def contents(results: Results, records: Records | None) -> dict[str, Any]:
     """Gather what a template needs: all but the pictures, which differ between a page and a document."""
@@ -98,5 +100,5 @@ def _section(view: View, results: Results) -> dict[str, Any]:
         "took": "seconds" if view.measure else "nothing yet" if hours is None else f"{duration(hours)} of one worker",
         "verdicts": [_verdict(verdict) for verdict in view.check(data)],
         "table": lay_out(rows),
-        "has_theirs": "paper" in rows[0],
+        "folded": len(rows) > FEW_ROWS and "paper" not in rows[0],
     }

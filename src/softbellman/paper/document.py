@@ -8,7 +8,7 @@ from typing import Any
 
 from softbellman.analysis.records import Records
 from softbellman.paper.contents import contents
-from softbellman.paper.page import FEW_ROWS, templates
+from softbellman.paper.page import templates
 from softbellman.paper.results import Results
 from softbellman.report.pictures import save_picture
 from softbellman.study.files import write_atomically
@@ -46,7 +46,6 @@ def render(found: dict[str, Any], path: Path, pictures: Path) -> str:
     links = Path(os.path.relpath(pictures, path.parent))
     for section in found["sections"]:
         section["picture"] = (links / f"{section['name']}.png").as_posix() if section["view"].panels else ""
-        section["folded"] = len(section["table"].cells) > FEW_ROWS and not section["has_theirs"]
     scale, folder = found["scale"].name, str(pictures.parent)
     command = ["softbellman", "paper", "page", "--scale", scale, "--study", folder, "--markdown", str(path)]
     text = templates(escape=False).get_template("page.md")

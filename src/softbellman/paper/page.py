@@ -11,9 +11,6 @@ from softbellman.paper.results import Results
 from softbellman.report.svg import svg_text
 from softbellman.study.files import write_atomically
 
-FEW_ROWS = 12
-"""A longer table is folded, unless the paper's numbers are in it."""
-
 
 def write(results: Results, records: Records | None, path: Path) -> Path:
     """Write the page, anew if there is one.
@@ -61,10 +58,10 @@ def templates(escape: bool = True) -> Any:
 
 
 def _drawn(section: dict[str, Any]) -> dict[str, Any]:
-    """Draw the panels of a section, and say whether its table is folded."""
+    """Draw the panels of a section."""
     view, pictures = section["view"], []
     for number_of_row, row in enumerate(view.panels(section["data"]) if view.panels else ()):
         for place, panel in enumerate(row):
             svg = svg_text(alone(panel), f"{view.name}-{number_of_row}-{place}")
             pictures.append({"title": panel.title, "svg": svg[svg.index("<svg") :]})
-    return {"pictures": pictures, "folded": len(section["table"].cells) > FEW_ROWS and not section["has_theirs"]}
+    return {"pictures": pictures}

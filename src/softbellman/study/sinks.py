@@ -11,8 +11,6 @@ from softbellman.references import found, is_reference
 from softbellman.study.runs import RunPath
 from softbellman.training.metrics import Row
 
-_FAILED = "training goes on without it"
-
 
 class Sink(Protocol):
     """Takes the rows of one run.
@@ -129,7 +127,7 @@ class Sinks:
             with suppress(Exception, SystemExit):
                 if (failed := self._sinks.pop(name, None)) is not None:
                     failed.close()
-            self._note(f"sink {name} failed: {in_a_line(error)}; {_FAILED}")
+            self._note(f"sink {name} failed: {in_a_line(error)}; training goes on without it")
 
 
 def _maker(name: str) -> Any:
