@@ -542,13 +542,17 @@ def test_an_engine_of_ones_own_is_passed_in(compared, tmp_path):
 
 
 def test_an_engine_is_found_by_its_words(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text("class Nothing:\n    def __init__(self, capacity):\n        pass\n")
+    (tmp_path / "mine.py").write_text(
+        "class Nothing:\n    def __init__(self, capacity):\n        pass\n\n"
+        "class Half(Nothing):\n    capacity = 1\n\n    def train(self, tasks, on_event, check):\n        pass\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     for spec, said in (
         ("cloud", "unknown engine 'cloud'; there are local, here, and module:function"),
         ("nowhere:Engine", "engine nowhere:Engine: cannot import nowhere"),
         ("mine:Missing", "engine mine:Missing: mine has no Missing"),
         ("mine:Nothing", "engine mine:Nothing makes a Nothing, which has no train"),
+        ("mine:Half", "engine mine:Half makes a Half, which has no process_bytes, spec"),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             sb.compare(CARTPOLE, "max", 1, engine=spec, out=tmp_path / "study")

@@ -251,8 +251,16 @@ def make_engine(spec: str, capacity: int) -> Engine:
     if ":" not in spec:
         raise ValueError(f"unknown engine {spec!r}; there are {LOCAL}, {HERE}, and module:function for one of your own")
     engine = found(spec, "engine")(capacity)
-    if not callable(getattr(engine, "train", None)) or not hasattr(engine, "capacity"):
-        raise ValueError(f"engine {spec} makes a {type(engine).__name__}, which has no train(tasks, on_event, check)")
+    return _require_engine(engine, f"engine {spec} makes a {type(engine).__name__}, which")
+
+
+def _require_engine(engine: Any, subject: str) -> Engine:
+    """Refuse what is no engine, before anything relies on it."""
+    if not callable(getattr(engine, "train", None)):
+        raise ValueError(f"{subject} has no train(tasks, on_event, check)")
+    missing = [name for name in ("capacity", "process_bytes", "spec") if not hasattr(engine, name)]
+    if missing:
+        raise ValueError(f"{subject} has no {', '.join(missing)}; see softbellman.running.engines.Engine")
     return engine
 
 
@@ -293,7 +301,7 @@ def resources_for(
     flags = xla_flags(recorded, deterministic=deterministic)
     require_flags(flags)
     if not isinstance(engine, str):
-        workers = engine.capacity
+        workers = _require_engine(engine, f"engine {type(engine).__name__}").capacity
     workers, threads = share(cells, workers, recorded.get("threads") if threads is None else threads)
     if engine == LOCAL:
         return Resources(workers, threads, flags)
