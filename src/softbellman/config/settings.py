@@ -16,7 +16,7 @@ from softbellman.envs.atari.protocol import PAPER_ATARI, AtariProtocol
 from softbellman.envs.families import find_family, section_forms
 from softbellman.envs.minatar.protocol import MinAtarProtocol
 from softbellman.envs.options import EnvOptions
-from softbellman.learning.settings import LearnerSettings
+from softbellman.learning.settings import LearnerSettings, RecipeSettings
 from softbellman.references import is_reference, reference_to
 from softbellman.training.settings import LoopSettings, check
 
@@ -58,6 +58,7 @@ class Config:
 
     Attributes:
         learner: how the learner learns.
+        recipe: its parts beside the operator.
         loop: how long it trains, and how it is tested.
         network: the Q-network.
         protocol: what the agent sees of an Atari game; no effect elsewhere.
@@ -67,6 +68,7 @@ class Config:
     """
 
     learner: LearnerSettings = field(default_factory=LearnerSettings)
+    recipe: RecipeSettings = field(default_factory=RecipeSettings)
     loop: LoopSettings = field(default_factory=LoopSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     protocol: AtariProtocol = PAPER_ATARI

@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from softbellman.learning.learner import LearnerState, td_loss
-from softbellman.learning.networks import Network
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
-from softbellman.learning.settings import UpdateSettings
 
 _CHUNK = 320
 
@@ -56,23 +55,23 @@ class GradientStatistics(NamedTuple):
     gradient_mean: jax.Array
 
 
-@partial(jax.jit, static_argnames=("network", "gamma"))
-def _value_sums(state: LearnerState, operator: Any, obs: jax.Array, network: Network, gamma: float) -> ValueStatistics:
-    q, q_target = network.apply(state.params, obs), network.apply(state.target_params, obs)
+@partial(jax.jit, static_argnames=("recipe",))
+def _value_sums(state: LearnerState, operator: Any, obs: jax.Array, recipe: Recipe) -> ValueStatistics:
+    q, q_target = recipe.q(state.params, obs), recipe.target_q(state.target_params, obs)
     best_first = -jnp.sort(-q, axis=-1)
     weights = operator.weights(q)
     entropy = -jnp.sum(jnp.where(weights > 0, weights * jnp.log(jnp.where(weights > 0, weights, 1.0)), 0.0), axis=-1)
     value = operator(q_target, q)
-    slope = gamma * jnp.sum(jnp.abs(operator.gradient(q_target, q)), axis=-1)
+    slope = recipe.update.gamma * jnp.sum(jnp.abs(operator.gradient(q_target, q)), axis=-1)
     gap = best_first[:, 0] - best_first[:, min(1, q.shape[1] - 1)]
     per_state = (q.max(axis=-1), value, gap, entropy, q_target.max(axis=-1) - value, slope, q.std(axis=-1))
     return ValueStatistics(*(x.sum() for x in per_state))
 
 
-def value_statistics(state: LearnerState, operator: Any, obs: Any, network: Network, gamma: float) -> dict[str, float]:
+def value_statistics(state: LearnerState, operator: Any, obs: Any, recipe: Recipe) -> dict[str, float]:
     """Computes the means of `ValueStatistics` over held-out observations `[N, *obs_shape]`, in chunks."""
     sums = [
-        _value_sums(state, operator, obs[start : start + _CHUNK], network, gamma)
+        _value_sums(state, operator, obs[start : start + _CHUNK], recipe)
         for start in range(0, len(obs), _CHUNK)
     ]
     return {
@@ -80,23 +79,22 @@ def value_statistics(state: LearnerState, operator: Any, obs: Any, network: Netw
     }
 
 
-@partial(jax.jit, static_argnames=("network", "settings"))
-def _last_layer_gradient(
-    state: LearnerState, operator: Any, batch: Transition, network: Network, settings: UpdateSettings
-) -> jax.Array:
-    def loss(last_weights: jax.Array) -> jax.Array:
-        last = {**state.params[network.last_layer], "w": last_weights}
-        params = {**state.params, network.last_layer: last}
-        return td_loss(params, state.target_params, operator, batch, network, settings)[0]
+@partial(jax.jit, static_argnames=("recipe",))
+def _last_layer_gradient(state: LearnerState, operator: Any, batch: Transition, recipe: Recipe) -> jax.Array:
+    name = recipe.network.last_layer
 
-    return jax.grad(loss)(state.params[network.last_layer]["w"])
+    def loss(last_weights: jax.Array) -> jax.Array:
+        params = {**state.params, name: {**state.params[name], "w": last_weights}}
+        return td_loss(params, state.target_params, operator, batch, recipe)[0]
+
+    return jax.grad(loss)(state.params[name]["w"])
 
 
 def gradient_statistics(
-    state: LearnerState, operator: Any, batches: list[Transition], network: Network, settings: UpdateSettings
+    state: LearnerState, operator: Any, batches: list[Transition], recipe: Recipe
 ) -> dict[str, float]:
     """Computes `GradientStatistics` over independent minibatches, each with the loss that training uses."""
-    gradients = jnp.stack([_last_layer_gradient(state, operator, batch, network, settings) for batch in batches])
+    gradients = jnp.stack([_last_layer_gradient(state, operator, batch, recipe) for batch in batches])
     flat = gradients.reshape(len(batches), -1)
     statistics = GradientStatistics(
         jnp.linalg.norm(flat, axis=1).mean(), jnp.linalg.norm(flat.mean(0)), flat.var(0).mean(), flat.mean()

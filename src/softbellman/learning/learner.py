@@ -1,28 +1,25 @@
-"""Learner: state, acting, loss and update as pure functions; the operator enters in the loss alone.
+"""Learner: state, acting, loss and update as pure functions of a recipe; the operator enters in the loss alone.
 
-`init` makes the state, `act` chooses actions, `td_loss` is the only place that calls a Bellman operator, and
-`learn_step` moves the state on by one update. All operators share them, and both training loops; but the loop on the
-host acts by the parts of `act`, `exploration` and `greedy`: it draws ahead and asks the network less often.
+`init` makes the state, `act` chooses actions, and `learn_step` moves the state on by one update. All operators and all
+recipes share them, and both training loops; but the loop on the host acts by the parts of `act`: it draws ahead and asks
+the network less often.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from softbellman.learning.networks import Network, Params
+from softbellman.learning.networks import Params
+from softbellman.learning.parts.estimates import Value
+from softbellman.learning.parts.exploration import greedy
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings, UpdateSettings
-
-
-class Operator(Protocol):
-    """Bellman operator, as the learner needs it: a function from values `[..., A]` to `[...]`."""
-
-    def __call__(self, q: Any, selector: Any = None) -> Any:
-        """Evaluates `q`; `selector` `[..., A]` is where `double(op)` takes its weights from."""
-        ...
+from softbellman.learning.target import folded, worth
+from softbellman.operators.core import Operator
 
 
 class LearnerState(NamedTuple):
@@ -33,19 +30,28 @@ class LearnerState(NamedTuple):
         target_params: the target network, a copy of `params` made every `target_period_updates`.
         opt_state: the optimiser's accumulators.
         updates: number of updates made, int32.
+        key: data of a random key, uint32, into which `updates` is folded; None where a recipe needs no random numbers.
     """
 
     params: Params
     target_params: Params
     opt_state: optax.OptState
     updates: jax.Array
+    key: jax.Array | None = None
 
 
 class UpdateMetrics(NamedTuple):
-    """Metrics of one update: the loss, as the optimiser sees it, and the mean of `Q(s, a)` over the minibatch."""
+    """Metrics of one update.
+
+    Attributes:
+        loss: the loss, as the optimiser sees it.
+        q_taken: mean of `Q(s, a)` over the minibatch.
+        priority: `[B]`, the transitions' new priorities; None where sampling knows none.
+    """
 
     loss: jax.Array
     q_taken: jax.Array
+    priority: jax.Array | None = None
 
 
 def make_optimizer(settings: UpdateSettings) -> optax.GradientTransformation:
@@ -67,84 +73,77 @@ def make_optimizer(settings: UpdateSettings) -> optax.GradientTransformation:
     )
 
 
-def init(network: Network, settings: UpdateSettings, key_init: jax.Array) -> LearnerState:
+def init(recipe: Recipe, key_init: jax.Array) -> LearnerState:
     """Makes the first state; the target network is a copy of the online one. The key is consumed."""
-    params = network.init(key_init)
-    opt_state = make_optimizer(settings).init(params)
-    return LearnerState(params, jax.tree.map(jnp.copy, params), opt_state, jnp.zeros((), jnp.int32))
+    own_key = jax.random.key_data(jax.random.fold_in(key_init, 1)) if recipe.is_random else None
+    params = recipe.network.init(key_init)
+    opt_state = make_optimizer(recipe.update).init(params)
+    return LearnerState(params, recipe.target.first(params), opt_state, jnp.zeros((), jnp.int32), own_key)
 
 
-def act(network: Network, params: Params, obs: jax.Array, key_act: jax.Array, epsilon: jax.Array) -> jax.Array:
-    """Chooses epsilon-greedy actions on Q; never depends on the operator. Ties go to the lowest index. Deviation D11.
+def act(
+    recipe: Recipe, params: Params, obs: jax.Array, key_act: jax.Array, epsilon: jax.Array, legal: Any = None
+) -> jax.Array:
+    """Chooses the actions of training; never depends on the operator. Ties go to the lowest index. Deviation D11.
 
     Args:
-        network: the Q-network.
+        recipe: the recipe.
         params: the online parameters.
         obs: `[E, *obs_shape]`.
         key_act: a key, consumed.
-        epsilon: probability of an action drawn uniformly from all `A`.
+        epsilon: probability of an action drawn uniformly from the legal ones.
+        legal: `[E, A]` bool, the legal actions; None: all.
 
     Returns:
         Actions `[E]` int32.
     """
-    q = network.apply(params, obs)
-    chance, random_action = exploration(key_act, *q.shape)
-    return jnp.where(chance < epsilon, random_action, greedy(q))
+    q = _acting_q(recipe, params, obs, key_act)
+    chance, random_action = exploration(key_act, *q.shape, legal)
+    return jnp.where(chance < epsilon, random_action, _chosen(recipe, q, chance, epsilon, legal))
 
 
-def greedy(q: jax.Array) -> jax.Array:
-    """Returns the best actions `[...]` int32 by values `[..., A]`; ties go to the lowest index."""
-    return jnp.argmax(q, axis=-1).astype(jnp.int32)
+def choose(
+    recipe: Recipe, params: Params, obs: jax.Array, key_act: jax.Array, chance: Any, epsilon: Any, legal: Any = None
+) -> jax.Array:
+    """Chooses actions as `act` does where none is to be random: where `chance` `[E]` is not below epsilon."""
+    return _chosen(recipe, _acting_q(recipe, params, obs, key_act), chance, epsilon, legal)
 
 
-def exploration(key_act: jax.Array, num_envs: int, num_actions: int) -> tuple[jax.Array, jax.Array]:
-    """Draws a chance in `[0, 1)` and a random action for each environment, `[E]` each; consumes the key.
+def _acting_q(recipe: Recipe, params: Params, obs: jax.Array, key_act: jax.Array) -> jax.Array:
+    """Computes the values to act by, under the noise of a step; its key is derived from that of the action."""
+    return recipe.acting_q(recipe.perturbed(params, jax.random.fold_in(key_act, 1)), obs)
+
+
+def _chosen(recipe: Recipe, q: jax.Array, chance: Any, epsilon: Any, legal: Any) -> jax.Array:
+    """Chooses by what a chance above epsilon is beyond that: uniform in `[0, 1)`."""
+    return recipe.exploration.actions(q, (chance - epsilon) / (1.0 - epsilon), legal)
+
+
+def act_greedily(
+    recipe: Recipe, params: Params, obs: jax.Array, key_act: jax.Array, epsilon: jax.Array, legal: Any = None
+) -> tuple[jax.Array, jax.Array]:
+    """Chooses the actions of a test, without noise: the best one, but for a share `epsilon`; gives the best values too.
+
+    As `act`; returns actions `[E]` int32 and `max_a Q` `[E]`.
+    """
+    out = recipe.network.apply(params, obs)
+    q = recipe.risk.values(recipe.estimate, out)
+    chance, random_action = exploration(key_act, *q.shape, legal)
+    actions = jnp.where(chance < epsilon, random_action, greedy(q, legal))
+    values = recipe.estimate.values(out)
+    return actions, (values if legal is None else jnp.where(legal, values, -jnp.inf)).max(axis=-1)
+
+
+def exploration(key_act: jax.Array, num_envs: int, num_actions: int, legal: Any = None) -> tuple[jax.Array, jax.Array]:
+    """Draws a chance in `[0, 1)` and a random legal action for each environment, `[E]` each; consumes the key.
 
     An environment takes the action where its chance is below the exploration rate.
     """
     chance, action = jax.random.uniform(key_act, (2, num_envs))  # one draw for both: two would cost twice
-    return chance, jnp.floor(action * num_actions).astype(jnp.int32)
-
-
-def td_target(
-    operator: Operator, reward: jax.Array, discount: jax.Array, q_next: jax.Array, q_next_online: jax.Array
-) -> jax.Array:
-    """Computes `reward + discount * op(q_next, q_next_online)`, the target of the paper's Eq. 1 and of S-DDQN.
-
-    Where the discount is 0 the bootstrap is left out, not multiplied: a NaN behind a terminal does no harm.
-
-    Args:
-        operator: the Bellman operator; `double(op)` takes its weights from `q_next_online`.
-        reward: `[B]`, clipped already.
-        discount: `[B]`, `gamma * (1 - terminated)`.
-        q_next: `[B, A]`, the target network's values at the next observation.
-        q_next_online: `[B, A]`, the online network's values there.
-
-    Returns:
-        Targets `[B]`.
-
-    Raises:
-        ValueError: if `reward`, `discount` or what the operator returns is not of shape `[B]`.
-    """
-    if reward.shape != q_next.shape[:-1] or discount.shape != reward.shape:
-        raise ValueError(
-            f"reward {reward.shape} and discount {discount.shape} must have the shape {q_next.shape[:-1]} of the values"
-        )
-    bootstrap = operator(q_next, q_next_online)
-    if bootstrap.shape != reward.shape:
-        raise ValueError(f"{operator} gave {bootstrap.shape} for values {q_next.shape}; it must give {reward.shape}")
-    return reward + jnp.where(discount > 0, discount * jnp.where(discount > 0, bootstrap, 0.0), 0.0)
-
-
-def huber(error: jax.Array, delta: float) -> jax.Array:
-    """Computes `b^2 / 2 + b (|d| - b)` with `b = min(|d|, delta)`; its gradient is `d` clipped to `+-delta`.
-
-    Where the second term counts, `b` is delta. So written, no delta is added to a gradient and taken away again, which
-    would round an error to what float32 holds beside delta. An infinite delta gives the squared loss.
-    """
-    size = jnp.abs(error)
-    bounded = jnp.where(size > delta, delta, size)  # a NaN stays one
-    return bounded * (0.5 * bounded) + bounded * (size - bounded)
+    if legal is None:
+        return chance, jnp.floor(action * num_actions).astype(jnp.int32)
+    number = jnp.floor(action * legal.sum(axis=-1)).astype(jnp.int32)  # of the legal ones, from 0
+    return chance, jnp.argmax(jnp.cumsum(legal, axis=-1) > number[:, None], axis=-1).astype(jnp.int32)
 
 
 def td_loss(
@@ -152,10 +151,11 @@ def td_loss(
     target_params: Params,
     operator: Operator,
     batch: Transition,
-    network: Network,
-    settings: UpdateSettings,
+    recipe: Recipe,
+    key: jax.Array | None = None,
+    updates: Any = 0,
 ) -> tuple[jax.Array, UpdateMetrics]:
-    """Computes the Huber loss of the temporal-difference error (the paper's Eq. 1), and the metrics of the minibatch.
+    """Computes the loss of the temporal-difference error (the paper's Eq. 1), and the metrics of the minibatch.
 
     Rewards are clipped here and nowhere else. No gradient flows through the target. The pass of the online network
     over `next_obs` is dropped by the compiler for operators that do not use it.
@@ -164,9 +164,11 @@ def td_loss(
         params: the online network's parameters, by which the loss is differentiated.
         target_params: the target network's parameters.
         operator: the Bellman operator.
-        batch: `B` transitions; `obs` `[B, *obs_shape]`, `action` `[B]`, `reward` `[B]` raw, `discount` `[B]`.
-        network: the Q-network.
-        settings: reward clip, Huber's delta, sum or mean over the minibatch.
+        batch: `B` transitions; `obs` `[B, *obs_shape]`, `action` `[B]`, `reward` `[B]` raw, `discount` `[B]`; rewards and
+            discounts `[B, n]` for several steps.
+        recipe: the recipe.
+        key: a key for the random numbers of the update, consumed; None leaves them out.
+        updates: updates made so far.
 
     Returns:
         The scalar loss, and the metrics.
@@ -174,39 +176,82 @@ def td_loss(
     Raises:
         ValueError: if an array of the batch is not of its shape; nothing is broadcast.
     """
-    q = network.apply(params, batch.obs)
-    if batch.action.shape != q.shape[:1] or batch.reward.shape != q.shape[:1]:
+    key_online, key_target, key_estimate = [None] * 3 if key is None else jax.random.split(key, 3)
+    estimate, params = recipe.estimate, recipe.perturbed(params, key_online)
+    if key_estimate is not None:
+        estimate = estimate.drawn(key_estimate)
+    out = recipe.network.apply(params, batch.obs)
+    if batch.action.shape != out.shape[:1] or batch.reward.shape[:1] != out.shape[:1]:
         raise ValueError(
-            f"action {batch.action.shape} and reward {batch.reward.shape} must have the shape {q.shape[:1]}: "
+            f"action {batch.action.shape} and reward {batch.reward.shape} must have the shape {out.shape[:1]}: "
             "one entry for each observation"
         )
-    q_taken = jnp.take_along_axis(q, batch.action[:, None], axis=-1)[:, 0]
+    taken = estimate.taken(out, batch.action)
+    target = _target(params, target_params, operator, batch, recipe, estimate, key_target)
+    losses, errors = estimate.losses(taken, target, recipe.update.huber_delta, recipe.scale.unit(params))
+    weights = recipe.sampling.weights(batch.density, updates)
+    if weights is not None:
+        losses = weights * losses
+    loss = jnp.sum(losses) if recipe.update.loss_reduction == "sum" else jnp.mean(losses)
+    return loss, UpdateMetrics(loss, jnp.mean(estimate.values(taken)), recipe.sampling.priority(errors))
+
+
+def _target(
+    params: Params,
+    target_params: Params,
+    operator: Operator,
+    batch: Transition,
+    recipe: Recipe,
+    estimate: Value,
+    key_target: jax.Array | None = None,
+) -> Any:
+    """Computes the targets of a minibatch, or their laws; see `td_loss`."""
     reward = batch.reward
-    if settings.reward_clip is not None:
-        reward = jnp.clip(reward, -settings.reward_clip, settings.reward_clip)
-    q_next = network.apply(target_params, batch.next_obs)
-    q_next_online = network.apply(params, batch.next_obs)
-    target = jax.lax.stop_gradient(td_target(operator, reward, batch.discount, q_next, q_next_online))
-    losses = huber(target - q_taken, settings.huber_delta)
-    loss = jnp.sum(losses) if settings.loss_reduction == "sum" else jnp.mean(losses)
-    return loss, UpdateMetrics(loss, jnp.mean(q_taken))
+    if recipe.update.reward_clip is not None:
+        reward = jnp.clip(reward, -recipe.update.reward_clip, recipe.update.reward_clip)
+    reward, discount = folded(reward, batch.discount)
+
+    def gap(obs: Any, legal: Any) -> jax.Array:
+        q = estimate.values(recipe.target_outputs(target_params, obs, key_target))
+        online = estimate.values(recipe.network.apply(params, obs))
+        return worth(operator, q, online, legal) - estimate.taken(q, batch.action)
+
+    penalty = recipe.gap.penalty(
+        lambda: gap(batch.obs, batch.legal), lambda: gap(batch.next_obs, batch.next_legal), discount
+    )
+    if penalty is not None:
+        reward = reward - penalty
+    out_next = recipe.target_outputs(target_params, batch.next_obs, key_target)
+    q_next_online = estimate.values(recipe.network.apply(params, batch.next_obs))
+    target = estimate.target(operator, reward, discount, out_next, q_next_online, batch.next_legal)
+    return jax.lax.stop_gradient(target)
 
 
 def learn_step(
-    state: LearnerState, operator: Operator, batch: Transition, network: Network, settings: UpdateSettings
+    state: LearnerState, operator: Operator, batch: Transition, recipe: Recipe
 ) -> tuple[LearnerState, UpdateMetrics]:
     """Makes one update of the online network; the target network stays (`copy_target` moves it)."""
-    gradient, metrics = jax.grad(td_loss, has_aux=True)(
-        state.params, state.target_params, operator, batch, network, settings
+    key = None
+    if state.key is not None:
+        key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.updates)
+    params = recipe.scale.adapted(
+        state.params,
+        recipe.network,
+        lambda: recipe.estimate.mean(
+            _target(state.params, state.target_params, operator, batch, recipe, recipe.estimate)
+        ),
     )
-    steps, opt_state = make_optimizer(settings).update(gradient, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, steps)
+    gradient, metrics = jax.grad(td_loss, has_aux=True)(
+        params, state.target_params, operator, batch, recipe, key, state.updates
+    )
+    steps, opt_state = make_optimizer(recipe.update).update(gradient, state.opt_state, params)
+    params = optax.apply_updates(params, steps)
     return state._replace(params=params, opt_state=opt_state, updates=state.updates + 1), metrics
 
 
-def copy_target(state: LearnerState) -> LearnerState:
+def copy_target(state: LearnerState, recipe: Recipe) -> LearnerState:
     """Copies the online network into the target network; due before updates 0, P, 2P, ... of period P."""
-    return state._replace(target_params=jax.tree.map(jnp.copy, state.params))
+    return state._replace(target_params=recipe.target.copied(state.target_params, state.params))
 
 
 def epsilon_at(agent_steps: int, settings: LearnerSettings) -> float:

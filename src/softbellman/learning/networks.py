@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from softbellman.envs.step import Scale
+from softbellman.learning.parts.heads import Linear
 
 Params = dict[str, dict[str, jax.Array]]
 
@@ -25,13 +26,16 @@ class Network(NamedTuple):
 
     Attributes:
         init: `init(key) -> params`; the key is consumed.
-        apply: `apply(params, obs) -> q`, from `[B, *obs_shape]` to `[B, A]` float32.
+        apply: `apply(params, obs) -> q`, from `[B, *obs_shape]` to `[B, A]` float32; to `[B, A, outputs]` if an estimate
+            needs several outputs for each action.
         last_layer: name of the layer whose weights the gradient statistics look at.
+        perturb: `perturb(params, key) -> params` with noise on the weights; the key is consumed. None: there is none.
     """
 
     init: Callable[[jax.Array], Params]
     apply: Callable[[Params, jax.Array], jax.Array]
     last_layer: str
+    perturb: Callable[[Params, jax.Array], Params] | None = None
 
 
 class Init(NamedTuple):
@@ -50,6 +54,7 @@ LASAGNE = Init(gain=3.0, bias=0.1)
 TORCH = Init(gain=1.0, bias=None)
 
 _FILTER = 3  # side of MinAtar's filters
+_LINEAR = Linear()
 
 
 def _init_layers(shapes: Mapping[str, Sequence[int]], init: Init) -> Callable[[jax.Array], Params]:
@@ -78,10 +83,6 @@ def _init_layers(shapes: Mapping[str, Sequence[int]], init: Init) -> Callable[[j
     return init_params
 
 
-def _dense(layer: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-    return x @ layer["w"] + layer["b"][None, :]
-
-
 def _expect_shape(obs: Any, shape: tuple[int, ...]) -> None:
     if tuple(obs.shape[1:]) != shape:
         raise ValueError(
@@ -96,6 +97,8 @@ def mlp(
     hidden: Sequence[int] = (128, 128),
     init: Init = TORCH,
     scale: Scale = 1.0,
+    head: Linear = _LINEAR,
+    outputs: int | None = None,
 ) -> Network:
     """Builds a multilayer perceptron with ReLU; without hidden layers it is linear.
 
@@ -105,25 +108,29 @@ def mlp(
         hidden: widths of the hidden layers.
         init: how the layers start.
         scale: what observations are divided by; see `HostEnv.obs_scale`.
+        head: what the hidden layers and the last one make up.
+        outputs: of each action; None: one, without an axis.
 
     Returns:
         A network from `[B, *obs_shape]` to `[B, A]`.
     """
-    sizes = [math.prod(obs_shape), *hidden, num_actions]
-    names = [*(f"dense_{i + 1}" for i in range(len(hidden))), "q"]
-    shapes = {name: (sizes[i], sizes[i + 1]) for i, name in enumerate(names)}
+    widths = {f"dense_{i + 1}": width for i, width in enumerate(hidden)}
+    shapes = head.shapes(math.prod(obs_shape), widths, num_actions * (outputs or 1), outputs or 1)
 
     def apply(params: Params, obs: jax.Array) -> jax.Array:
         _expect_shape(obs, tuple(obs_shape))
-        x = _scaled(obs, scale).reshape(obs.shape[0], -1)
-        for name in names[:-1]:
-            x = jax.nn.relu(_dense(params[name], x))
-        return _dense(params["q"], x)
+        return head.apply(params, _scaled(obs, scale).reshape(obs.shape[0], -1), widths, outputs)
 
     return Network(_init_layers(shapes, init), apply, "q")
 
 
-def nature_cnn(num_actions: int, init: Init = LASAGNE, scale: Scale = 255.0) -> Network:
+def nature_cnn(
+    num_actions: int,
+    init: Init = LASAGNE,
+    scale: Scale = 255.0,
+    head: Linear = _LINEAR,
+    outputs: int | None = None,
+) -> Network:
     """Builds the network of Mnih et al. 2015: three convolutions and 512 units.
 
     `84 x 84 x 4` pixels; 32 filters 8x8 stride 4, 64 filters 4x4 stride 2, 64 filters 3x3 stride 1,
@@ -134,16 +141,18 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE, scale: Scale = 255.0) -> 
         num_actions: `A`.
         init: how the layers start; the authors' default.
         scale: what observations are divided by, 255 for pixels; see `HostEnv.obs_scale`.
+        head: what the 512 units and the last layer make up.
+        outputs: of each action; None: one, without an axis.
 
     Returns:
         A network from `[B, 4, 84, 84]` to `[B, A]` float32.
     """
+    hidden = {"dense": 512}
     shapes = {
         "conv_1": (8, 8, 4, 32),
         "conv_2": (4, 4, 32, 64),
         "conv_3": (3, 3, 64, 64),
-        "dense": (7 * 7 * 64, 512),
-        "q": (512, num_actions),
+        **head.shapes(7 * 7 * 64, hidden, num_actions * (outputs or 1), outputs or 1),
     }
     strides = {"conv_1": 4, "conv_2": 2, "conv_3": 1}
 
@@ -160,12 +169,19 @@ def nature_cnn(num_actions: int, init: Init = LASAGNE, scale: Scale = 255.0) -> 
             for name, stride in strides.items():
                 x = _convolve(params[name], x, stride)
             x = x.reshape(-1, len(obs)).T
-        return _dense(params["q"], jax.nn.relu(_dense(params["dense"], x)))
+        return head.apply(params, x, hidden, outputs)
 
     return Network(_init_layers(shapes, init), apply, "q")
 
 
-def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH, scale: Scale = 1.0) -> Network:
+def minatar_cnn(
+    obs_shape: Sequence[int],
+    num_actions: int,
+    init: Init = TORCH,
+    scale: Scale = 1.0,
+    head: Linear = _LINEAR,
+    outputs: int | None = None,
+) -> Network:
     """Builds the network of MinAtar's example agent (Young and Tian 2019): one convolution and 128 units.
 
     16 filters 3x3 stride 1 over the planes of the game, 128 units, one output an action; ReLU between. Binary planes
@@ -176,6 +192,8 @@ def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH, 
         num_actions: `A`.
         init: how the layers start; the example's.
         scale: what observations are divided by; see `HostEnv.obs_scale`.
+        head: what the 128 units and the last layer make up.
+        outputs: of each action; None: one, without an axis.
 
     Returns:
         A network from `[B, height, width, C]` to `[B, A]` float32.
@@ -185,16 +203,16 @@ def minatar_cnn(obs_shape: Sequence[int], num_actions: int, init: Init = TORCH, 
     """
     if len(obs_shape) != 3 or min(obs_shape[:2]) < _FILTER:
         raise ValueError(f"minatar_cnn takes observations [height, width, planes] of 3 x 3 or more, not {obs_shape}")
+    hidden, features = {"dense": 128}, 16 * math.prod(side - _FILTER + 1 for side in obs_shape[:2])
     shapes = {
         "conv": (_FILTER, _FILTER, obs_shape[-1], 16),
-        "dense": (16 * math.prod(side - _FILTER + 1 for side in obs_shape[:2]), 128),
-        "q": (128, num_actions),
+        **head.shapes(features, hidden, num_actions * (outputs or 1), outputs or 1),
     }
 
     def apply(params: Params, obs: jax.Array) -> jax.Array:
         _expect_shape(obs, tuple(obs_shape))
         x = _convolve(params["conv"], _scaled(obs, scale).transpose(3, 1, 2, 0), stride=1)
-        return _dense(params["q"], jax.nn.relu(_dense(params["dense"], x.reshape(-1, len(obs)).T)))
+        return head.apply(params, x.reshape(-1, len(obs)).T, hidden, outputs)
 
     return Network(_init_layers(shapes, init), apply, "q")
 

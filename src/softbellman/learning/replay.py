@@ -39,6 +39,12 @@ class Transition(NamedTuple):
         reward: `[B]` float32, raw.
         discount: `[B]` float32, `gamma * (1 - terminated)`: what multiplies the value of `next_obs`.
         next_obs: `[B, *obs_shape]`, the true successor.
+        legal: `[B, A]` bool, the legal actions at `obs`; None: all.
+        next_legal: `[B, A]` bool, the same at `next_obs`.
+        density: `[B]`, the probability of each to be drawn, as a multiple of a uniform one's; None: 1.
+        window: steps around each transition, for a tightening; None without one.
+
+    Of windows of `n` steps, `reward` and `discount` are `[B, n]`, and `next_obs` is the last of their successors.
     """
 
     obs: Any
@@ -46,6 +52,10 @@ class Transition(NamedTuple):
     reward: Any
     discount: Any
     next_obs: Any
+    legal: Any = None
+    next_legal: Any = None
+    density: Any = None
+    window: Any = None
 
 
 class FrameReplay:

@@ -1,4 +1,4 @@
-"""Learner settings: numbers of the update, the replay and exploration. Loads no JAX."""
+"""Learner settings: numbers of the update, the replay and exploration; specs of the parts. Loads no JAX."""
 
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -59,3 +59,35 @@ class LearnerSettings(UpdateSettings):
     def update(self) -> UpdateSettings:
         """The numbers of an update alone: what its compiled program depends on."""
         return UpdateSettings(**{field.name: getattr(self, field.name) for field in fields(UpdateSettings)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeSettings:
+    """The parts of a learner beside its operator, each by its spec; see `learning.parts`.
+
+    Attributes:
+        returns: steps of reward before the bootstrap: the n of n-step returns.
+        gap: part of the action gap that a reward loses, such as `gap(0.9)`: advantage learning and its relatives.
+        target: target networks: `latest`, or `past(10, mean)` and `past(10, min)` of the last copies.
+        estimate: quantity that the network's outputs for an action stand for: `value`, `quantiles(51)`,
+            `categorical(51, -10, 10)`, or heads that are trained together, as in `ensemble(5, mean)`.
+        head: last layers of the network: `linear` or `duelling`.
+        noise: noise on the weights of the head: `none` or `noisy(0.5)`.
+        scale: units in which the network learns: `raw`, or `popart(0.0003)`.
+        sampling: choice of transitions to learn from: `uniform`, or `prioritised(0.6, 0.4, 1, 100000)`.
+        tightening: penalty for values outside of bounds from the trajectory: `none` or `tightening(4, 4)`.
+        exploration: policy of training: `epsilon`, `boltzmann(5)`, or `policy(mellowmax(5))`.
+        risk: measure by which the best action is chosen: `neutral` or `cvar(0.25)`.
+    """
+
+    returns: int = 1
+    gap: str = "none"
+    target: str = "latest"
+    estimate: str = "value"
+    head: str = "linear"
+    noise: str = "none"
+    scale: str = "raw"
+    sampling: str = "uniform"
+    tightening: str = "none"
+    exploration: str = "epsilon"
+    risk: str = "neutral"

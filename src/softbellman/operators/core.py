@@ -80,6 +80,10 @@ class Operator:
         """Give the policy that the operator averages with: `[..., A]`, exactly 0 where not legal."""
         return self.policy(centre(q, where))
 
+    def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the policy for a call with the same arguments: `[..., A]`; where they differ, `double` heeds `selector`."""
+        return self.weights(q, where)
+
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative of the value in `q`: `[..., A]`, here by automatic differentiation."""
         return differentiate(self, q, selector, where)

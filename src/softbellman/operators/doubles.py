@@ -31,6 +31,10 @@ class Pair(Operator):
         """Give the policy for a selector `q`: `[..., A]`."""
         return self.op.weights(q, where)
 
+    def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the policy for the selector: `[..., A]`."""
+        return self.op.weights(selector, self._legal(q, selector, where))
+
     @property
     def for_actions(self) -> int | None:
         """The only number of actions that `op` takes."""

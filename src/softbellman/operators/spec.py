@@ -70,6 +70,23 @@ def parse(spec: str) -> Operator:
     return _build(spec, f"{name}:{user[1]}", made, arguments)
 
 
+def name_and_arguments(spec: str) -> tuple[str, list[str]]:
+    """Take a spec apart, into its name and its arguments as they are written; nothing is looked up.
+
+    Raises:
+        SpecError: it does not follow the grammar.
+
+    Example:
+        >>> name_and_arguments("past(10, mean)"), name_and_arguments("mine.gaps:Wide(0.5)")
+        (('past', ['10', 'mean']), ('mine.gaps:Wide', ['0.5']))
+    """
+    head = _SPELLED.fullmatch(spec.strip())
+    if head is None:
+        raise SpecError(f"{spec!r} is neither a name nor name(arguments)")
+    text = (head[2] or "")[1:-1].strip()
+    return head[1], _split(spec, text) if text else []
+
+
 def as_operator(given: Any) -> Operator:
     """Take an operator, or read its spec.
 

@@ -1,4 +1,4 @@
-"""Factories: the environment, the network and the loop of a run, from its configuration."""
+"""Factories: the environment, the network, the recipe and the loop of a run, from its configuration."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,16 @@ from typing import Any
 import numpy as np
 
 from softbellman import envs
-from softbellman.config import Config, NetworkSettings
+from softbellman.config import Config, NetworkSettings, replaced
 from softbellman.envs.families import section_forms
 from softbellman.envs.step import Scale
 from softbellman.learning.networks import Network, minatar_cnn, mlp, nature_cnn
+from softbellman.learning.parts.heads import Linear, NoNoise
+from softbellman.learning.parts.risks import Neutral
+from softbellman.learning.parts.scales import Raw
+from softbellman.learning.parts.table import ROLES, part
+from softbellman.learning.recipe import Recipe
+from softbellman.learning.settings import RecipeSettings
 from softbellman.references import is_reference
 from softbellman.running.own_network import own_network
 from softbellman.training.device_stage import device_loop
@@ -20,6 +26,7 @@ from softbellman.training.loop import Loop
 
 _PIXELS = (4, 84, 84)
 _BOARD = (10, 10)  # of MinAtar's planes
+_LINEAR, _NO_NOISE, _RAW = Linear(), NoNoise(), Raw()
 
 
 def make_env(environment: str, config: Config, seed: int, training: bool, record: bool = False) -> envs.HostEnv:
@@ -81,11 +88,11 @@ def obs_scale(environment: str, facts: Mapping[str, Any], config: Config) -> Sca
 def make_loop(environment: str, config: Config, runs: Sequence[Run], scale: Scale) -> Loop:
     """Makes the loop of a group of runs, at its start: compiled as one program where the environment can be."""
     env_of_run = functools.partial(make_env, environment, config)
-    network = functools.partial(make_network, config.network, scale)
+    recipe = functools.partial(make_recipe, config, scale)
     if envs.is_device(environment):
         env = envs.make_device(environment, protocol_of(environment, config))
-        return device_loop(runs, env, env_of_run, network, config.learner, config.loop)
-    return host_loop(runs, env_of_run, network, config.learner, config.loop, **accidents(environment, config))
+        return device_loop(runs, env, env_of_run, recipe, config.learner, config.loop)
+    return host_loop(runs, env_of_run, recipe, config.learner, config.loop, **accidents(environment, config))
 
 
 def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> str:
@@ -111,18 +118,83 @@ def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> str:
     return "nature_cnn" if shape == _PIXELS else "minatar_cnn" if are_planes else "mlp"
 
 
+def make_recipe(config: Config, scale: Scale, obs_shape: tuple[int, ...], num_actions: int) -> Recipe:
+    """Builds the recipe of a learner for an environment.
+
+    Raises:
+        ValueError: as `make_network` and `parts_of`.
+    """
+    parts = parts_of(config.recipe)
+    head, noise, estimate = parts.pop("head"), parts.pop("noise"), parts["estimate"]
+    sizes = (tuple(obs_shape), num_actions)
+    network = make_network(config.network, scale, *sizes, head, noise, parts["scale"], estimate.outputs)
+    return Recipe(network, config.learner.update, returns=config.recipe.returns, **parts)
+
+
+def parts_of(settings: RecipeSettings) -> dict[str, Any]:
+    """Reads the parts of a recipe, by role.
+
+    Raises:
+        ValueError: for a spec that names none, and for parts that can't work together.
+    """
+    if settings.returns < 1:
+        raise ValueError(f"recipe.returns ({settings.returns}) must be at least 1")
+    parts = {role: part(role, getattr(settings, role)) for role in ROLES}
+    estimate = parts["estimate"]
+    if parts["risk"] != Neutral() and estimate.takes_any_reduction:
+        raise ValueError(
+            f"recipe.risk {settings.risk} needs a distribution of returns, and recipe.estimate {settings.estimate} has "
+            "none; try quantiles(51)"
+        )
+    if not estimate.takes_any_reduction:
+        for role, given in (("target", getattr(parts["target"], "reduce", None) == "min"), ("scale", parts["scale"] != Raw())):
+            if given:
+                raise ValueError(
+                    f"recipe.{role} {getattr(settings, role)} is for values, and recipe.estimate {settings.estimate} is "
+                    "a distribution; try recipe.estimate value"
+                )
+    return parts
+
+
+def spelled_out(config: Config) -> Config:
+    """Returns a configuration whose parts are spelled as they are recorded: two spellings are one study.
+
+    Raises:
+        ValueError: as `parts_of`.
+    """
+    for role, given in parts_of(config.recipe).items():
+        config = replaced(config, f"recipe.{role}", str(given))
+    return config
+
+
 @functools.cache
-def make_network(settings: NetworkSettings, scale: Scale, obs_shape: tuple[int, ...], num_actions: int) -> Network:
+def make_network(
+    settings: NetworkSettings,
+    scale: Scale,
+    obs_shape: tuple[int, ...],
+    num_actions: int,
+    head: Linear = _LINEAR,
+    noise: NoNoise = _NO_NOISE,
+    units: Raw = _RAW,
+    outputs: int | None = None,
+) -> Network:
     """Builds the network for an environment, once: what JAX compiled for it serves again.
 
     Raises:
-        ValueError: as `network_kind` and `own_network`.
+        ValueError: as `network_kind` and `own_network`, and for a head or outputs that a custom network can't have.
     """
-    kind = network_kind(settings, obs_shape)
+    kind, more = network_kind(settings, obs_shape), {"scale": scale, "head": head, "outputs": outputs}
     if is_reference(kind):
-        return own_network(kind, scale, obs_shape, num_actions)
-    if kind == "nature_cnn":
-        return nature_cnn(num_actions, scale=scale)
-    if kind == "minatar_cnn":
-        return minatar_cnn(obs_shape, num_actions, scale=scale)
-    return mlp(obs_shape, num_actions, settings.hidden, scale=scale)
+        if head != Linear() or outputs is not None:
+            raise ValueError(
+                f"network.kind {kind} has one output for each action and a head of its own; recipe.head and "
+                "recipe.estimate are for the networks of softbellman"
+            )
+        made = own_network(kind, scale, obs_shape, num_actions)
+    elif kind == "nature_cnn":
+        made = nature_cnn(num_actions, **more)
+    elif kind == "minatar_cnn":
+        made = minatar_cnn(obs_shape, num_actions, **more)
+    else:
+        made = mlp(obs_shape, num_actions, settings.hidden, **more)
+    return units.scaled(noise.added(made))

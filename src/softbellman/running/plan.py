@@ -11,7 +11,7 @@ from softbellman.learning.learner import epsilon_at
 from softbellman.learning.replay import FrameReplay
 from softbellman.memory import available_memory, require_memory
 from softbellman.references import is_reference
-from softbellman.running.build import make_env, make_network, network_kind, recorded_scale
+from softbellman.running.build import make_env, make_network, make_recipe, network_kind, recorded_scale, spelled_out
 from softbellman.running.jax_settings import overruled, own_settings, require_backend
 from softbellman.running.own_network import check_network
 from softbellman.training.settings import check_side_by_side, num_updates
@@ -136,6 +136,7 @@ def plan(
         raise ValueError(f"give --steps ({steps}) or --frames ({frames}), not both")
     check_seeds(seeds)
     require_backend()
+    config = spelled_out(config)
     family = envs.family_of(environment)
     if family.section is not None:
         config = replaced(config, family.section, family.recorded(getattr(config, family.section)))
@@ -153,6 +154,7 @@ def plan(
         if is_reference(network):
             made = make_network(config.network, env.obs_scale, env.obs_shape, env.num_actions)
             check_network(network, made, env.obs_shape, env.obs_dtype, env.num_actions)
+        make_recipe(config, env.obs_scale, env.obs_shape, env.num_actions)
         if family.on_device:
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)

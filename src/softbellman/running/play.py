@@ -12,7 +12,7 @@ from softbellman.arguments import as_path
 from softbellman.config import Config, budgets
 from softbellman.envs.step import HostEnv
 from softbellman.learning.networks import Network
-from softbellman.running.build import accidents, make_env, make_network, protocol_of, recorded_scale
+from softbellman.running.build import accidents, make_env, make_recipe, protocol_of, recorded_scale
 from softbellman.running.jax_settings import own_settings, require_backend
 from softbellman.study import chance
 from softbellman.study.files import load_params
@@ -224,10 +224,10 @@ def _saved_policy(study: Study, run: RunPath, env: HostEnv, which: Which, seed: 
     path = run.path / f"{which}.safetensors"
     params, _ = load_params(path)
     scale = recorded_scale(facts, str(env.obs_dtype))
-    network = make_network(config.network, scale, env.obs_shape, env.num_actions)
-    _check_shapes(network, params, path)
+    recipe = make_recipe(config, scale, env.obs_shape, env.num_actions)
+    _check_shapes(recipe.network, params, path)
     early = accidents(run.environment, config).get("random_first_actions", 0)
-    return greedy_policy(network, params, seed, epsilon, early)
+    return greedy_policy(recipe, params, seed, epsilon, early)
 
 
 def _check_shapes(network: Network, params: Any, path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from softbellman.envs.device import copy_keys
 from softbellman.envs.step import DeviceEnv
 from softbellman.learning import learner
-from softbellman.learning.networks import Network
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training import streams
 from softbellman.training.evaluation import TestPhase, realised_return
@@ -38,7 +38,7 @@ class Seen(NamedTuple):
 
 def play(
     env: DeviceEnv,
-    network: Network,
+    recipe: Recipe,
     params: Any,
     seeds: Sequence[int],
     loop: LoopSettings,
@@ -49,7 +49,7 @@ def play(
 
     Args:
         env: the environment.
-        network: the Q-network.
+        recipe: the learner's.
         params: the online parameters, with `[R]` in front.
         seeds: `[R]`, of each run's games and actions.
         loop: number of games, budget of agent steps, epsilon.
@@ -69,7 +69,7 @@ def play(
     games, obs = _begin(env, env_keys)
     carry, chunks, taken = (games, obs, _print(obs)), [], 0
     while taken < longest:
-        carry, seen = _play(env, network, params, carry, act_keys, env_keys, taken, loop.test_epsilon, CHUNK)
+        carry, seen = _play(env, recipe, params, carry, act_keys, env_keys, taken, loop.test_epsilon, CHUNK)
         chunks.append(jax.tree.map(np.asarray, seen))
         taken += CHUNK
         if on_step is not None:
@@ -107,10 +107,10 @@ def _begin(env: DeviceEnv, env_keys: jax.Array) -> Any:
     return jax.vmap(jax.vmap(env.reset))(env_keys)
 
 
-@partial(jax.jit, static_argnames=("env", "network", "steps"))
+@partial(jax.jit, static_argnames=("env", "recipe", "steps"))
 def _play(
     env: DeviceEnv,
-    network: Network,
+    recipe: Recipe,
     params: Any,
     carry: Any,
     act_keys: jax.Array,
@@ -125,8 +125,7 @@ def _play(
         games, obs, print_ = carry
 
         def act(params: Any, obs: jax.Array, key: jax.Array) -> Any:
-            actions = learner.act(network, params, obs, jax.random.fold_in(key, moment), epsilon)
-            return actions, network.apply(params, obs).max(axis=-1)
+            return learner.act_greedily(recipe, params, obs, jax.random.fold_in(key, moment), epsilon)
 
         actions, value = jax.vmap(act)(params, obs, act_keys)
         games, step = jax.vmap(jax.vmap(env.step))(games, actions, env_keys)

@@ -15,9 +15,8 @@ from softbellman.envs.step import DeviceEnv
 from softbellman.learning import device_replay, learner
 from softbellman.learning.device_replay import DeviceReplay
 from softbellman.learning.learner import LearnerState, Schedule
-from softbellman.learning.networks import Network
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
-from softbellman.learning.settings import UpdateSettings
 from softbellman.training import counts, streams
 from softbellman.training.counts import Counts
 from softbellman.training.lanes import over_lanes
@@ -44,8 +43,7 @@ class Setting(NamedTuple):
     """Static arguments of the compiled program."""
 
     env: DeviceEnv
-    network: Network
-    update: UpdateSettings
+    recipe: Recipe
     replay_capacity: int
     batch_size: int
     num_envs: int
@@ -108,7 +106,7 @@ def learn(
             filled = jnp.minimum(done - moment.replay_from, setting.replay_capacity)
             words = streams.words(key, setting.batch_size)
             batch = device_replay.draw(world.replay, words, filled, env.obs_shape, env.obs_dtype)
-            state, metrics = learner.learn_step(state, operator, batch, setting.network, setting.update)
+            state, metrics = learner.learn_step(state, operator, batch, setting.recipe)
             return state, world._replace(counts=counts.with_loss(world.counts, metrics.loss, done, jnp))
 
         return jax.lax.fori_loop(0, updates, update, (state, world))
@@ -118,12 +116,12 @@ def learn(
 
 def _steps(setting: Setting, world: World, params: Any, keys: Keys, moment: Moment, steps: Any) -> World:
     """Takes `steps` steps of every environment of a run, and stores them."""
-    env, num_envs, update = setting.env, setting.num_envs, setting.update
+    env, num_envs, update = setting.env, setting.num_envs, setting.recipe.update
 
     def step(number: jax.Array, world: World) -> World:
         agent_steps = moment.agent_steps + number * num_envs
         key = jax.random.fold_in(keys.act, agent_steps // num_envs)
-        actions = learner.act(setting.network, params, world.obs, key, moment.schedule.at(agent_steps))
+        actions = learner.act(setting.recipe, params, world.obs, key, moment.schedule.at(agent_steps))
         games, taken = jax.vmap(env.step)(world.games, actions, keys.env)
         slot = (agent_steps - moment.replay_from) % setting.replay_capacity
         replay = device_replay.write(world.replay, slot, world.obs, actions, taken, update.gamma)

@@ -16,7 +16,7 @@ from softbellman.envs.device import copy_keys
 from softbellman.envs.step import DeviceEnv, HostEnv
 from softbellman.learning.device_replay import DeviceReplay
 from softbellman.learning.learner import LearnerState, Schedule
-from softbellman.learning.networks import Network
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training import counts, device_evaluation, device_program, streams
@@ -37,11 +37,11 @@ def device_loop(
     runs: Sequence[Run],
     env: DeviceEnv,
     make_env: Callable[[int, bool], HostEnv],
-    make_network: Callable[[tuple[int, ...], int], Network],
+    make_recipe: Callable[[tuple[int, ...], int], Recipe],
     settings: LearnerSettings,
     loop: LoopSettings,
 ) -> Loop:
-    """Allocates the replays of a group, makes its networks and starts the first games.
+    """Allocates the replays of a group, makes its learners and starts the first games.
 
     As `host_loop`, for an environment `env` on the device, which `make_env` makes on the host; in a test,
     `loop.test_episodes` games are played side by side.
@@ -50,9 +50,9 @@ def device_loop(
         ValueError: if the operators differ in structure, or tests can't be played side by side.
     """
     check_side_by_side(loop)
-    blocks, network = blocks_of(runs, loop.block_width), make_network(env.obs_shape, env.num_actions)
-    stages = [DeviceStage(block, env, network, settings, loop) for block in blocks]
-    return Loop(stages, network, make_env, settings, loop)
+    blocks, recipe = blocks_of(runs, loop.block_width), make_recipe(env.obs_shape, env.num_actions)
+    stages = [DeviceStage(block, env, recipe, settings, loop) for block in blocks]
+    return Loop(stages, recipe, make_env, settings, loop)
 
 
 class DeviceStage:
@@ -66,14 +66,14 @@ class DeviceStage:
     longest: int = LONGEST_CHUNK
 
     def __init__(
-        self, runs: Sequence[Run], env: DeviceEnv, network: Network, settings: LearnerSettings, loop: LoopSettings
+        self, runs: Sequence[Run], env: DeviceEnv, recipe: Recipe, settings: LearnerSettings, loop: LoopSettings
     ) -> None:
         """Allocates the replays and starts the first games; see `device_loop`."""
         self.runs, self.frames_per_step = list(runs), env.frames_per_step
-        self._env, self._network, self._settings, self._loop = env, network, settings, loop
+        self._env, self._recipe, self._settings, self._loop = env, recipe, settings, loop
         self._width, self._schedule = loop.block_width, Schedule.of(settings)
         sizes = (settings.replay_capacity, settings.batch_size, loop.num_envs, loop.block_width)
-        self._setting = Setting(env, network, settings.update, *sizes)
+        self._setting = Setting(env, recipe, *sizes)
         own = [
             Keys(
                 streams.key(run.seed, Role.ACT),
@@ -142,7 +142,7 @@ class DeviceStage:
         """Plays test phases of all lanes side by side."""
         params = state.params if self._width > 1 else jax.tree.map(lambda leaf: leaf[None], state.params)
         seeds = filled_up(seeds, self._width)
-        phases = device_evaluation.play(self._env, self._network, params, seeds, self._loop, self._settings, on_step)
+        phases = device_evaluation.play(self._env, self._recipe, params, seeds, self._loop, self._settings, on_step)
         return {lane: phases[lane] for lane in lanes}
 
     def snapshot(self, prefix: str, clock: Clock, *, with_replay: bool) -> State:

@@ -15,7 +15,7 @@ import numpy as np
 
 from softbellman.envs.step import HostEnv
 from softbellman.learning import learner
-from softbellman.learning.networks import Network
+from softbellman.learning.recipe import Recipe
 from softbellman.training import streams
 from softbellman.training.streams import Role
 
@@ -122,13 +122,13 @@ def play(
     return TestPhase(np.array(scores), np.array(lengths), unfinished, steps, realised, overestimation, identical)
 
 
-def greedy_policy(network: Network, params: Any, seed: int, epsilon: float, random_first_actions: int = 0) -> Policy:
+def greedy_policy(recipe: Recipe, params: Any, seed: int, epsilon: float, random_first_actions: int = 0) -> Policy:
     """Returns the epsilon-greedy policy of fixed parameters, to be played; its draws depend on `seed` alone."""
     key = streams.key(seed, Role.TEST)
 
     def policy(obs: np.ndarray, moment: int, age: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rate = exploration_rate(age, random_first_actions, epsilon)
-        actions, values = _act(network, params, obs, key, np.uint32(moment), rate)
+        actions, values = _act(recipe, params, obs, key, np.uint32(moment), rate)
         return np.asarray(actions), np.asarray(values)
 
     return policy
@@ -139,10 +139,9 @@ def exploration_rate(age: np.ndarray, random_first_actions: int, epsilon: float)
     return np.where(age < random_first_actions, 1.0, epsilon).astype(np.float32)
 
 
-@partial(jax.jit, static_argnames=("network",))
-def _act(network: Network, params: Any, obs: Any, key: jax.Array, moment: Any, epsilon: Any) -> Any:
-    actions = learner.act(network, params, obs, jax.random.fold_in(key, moment), epsilon)
-    return actions, network.apply(params, obs).max(axis=-1)
+@partial(jax.jit, static_argnames=("recipe",))
+def _act(recipe: Recipe, params: Any, obs: Any, key: jax.Array, moment: Any, epsilon: Any) -> Any:
+    return learner.act_greedily(recipe, params, obs, jax.random.fold_in(key, moment), epsilon)
 
 
 def realised_return(

@@ -11,9 +11,9 @@ import numpy as np
 from softbellman.envs.step import HostEnv, Tape
 from softbellman.learning import learner
 from softbellman.learning.learner import LearnerState
-from softbellman.learning.networks import Network
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import FrameReplay, Transition
-from softbellman.learning.settings import LearnerSettings, UpdateSettings
+from softbellman.learning.settings import LearnerSettings
 from softbellman.training import counts, streams
 from softbellman.training.checkpoint import Checkpoint, State
 from softbellman.training.counts import Clock, Counts
@@ -28,19 +28,19 @@ from softbellman.training.streams import Ahead, Role
 def host_loop(
     runs: Sequence[Run],
     make_env: Callable[[int, bool], HostEnv],
-    make_network: Callable[[tuple[int, ...], int], Network],
+    make_recipe: Callable[[tuple[int, ...], int], Recipe],
     settings: LearnerSettings,
     loop: LoopSettings,
     *,
     random_first_actions: int = 0,
     budget_cut_terminates: bool = False,
 ) -> Loop:
-    """Makes environments, replays and networks of a group, and starts the first games.
+    """Makes environments, replays and learners of a group, and starts the first games.
 
     Args:
         runs: the group; operators must have the same structure.
         make_env: `make_env(seed, training)`, an environment of the run, for training or for tests.
-        make_network: `make_network(obs_shape, num_actions)`.
+        make_recipe: `make_recipe(obs_shape, num_actions)`.
         settings: the learner's numbers.
         loop: the loop's numbers.
         random_first_actions: so many first actions of each learning episode are random, in tests too.
@@ -53,12 +53,12 @@ def host_loop(
     first = blocks[0][1][0]
     if first.num_envs != loop.num_envs:
         raise ValueError(f"the environment has {first.num_envs} copies, but loop.num_envs is {loop.num_envs}")
-    network = make_network(first.obs_shape, first.num_actions)
+    recipe = make_recipe(first.obs_shape, first.num_actions)
     stages = [
-        HostStage(block, envs, make_env, network, settings, loop, random_first_actions, budget_cut_terminates)
+        HostStage(block, envs, make_env, recipe, settings, loop, random_first_actions, budget_cut_terminates)
         for block, envs in blocks
     ]
-    return Loop(stages, network, make_env, settings, loop)
+    return Loop(stages, recipe, make_env, settings, loop)
 
 
 class HostStage:
@@ -78,7 +78,7 @@ class HostStage:
         runs: Sequence[Run],
         envs: Sequence[HostEnv],
         make_env: Callable[[int, bool], HostEnv],
-        network: Network,
+        recipe: Recipe,
         settings: LearnerSettings,
         loop: LoopSettings,
         random_first_actions: int,
@@ -86,7 +86,7 @@ class HostStage:
     ) -> None:
         """Makes the replays and starts the first games; see `host_loop`."""
         self.runs, self.envs, self._make_env = list(runs), list(envs), make_env
-        self._network, self._settings, self._update_settings, self._loop = network, settings, settings.update, loop
+        self._recipe, self._settings, self._loop = recipe, settings, loop
         self._random_first_actions, self._budget_cut_terminates = random_first_actions, budget_cut_terminates
         self._width, self.longest, self.frames_per_step = loop.block_width, loop.num_envs, envs[0].frames_per_step
         self.replays = [
@@ -102,6 +102,7 @@ class HostStage:
         ]
         act_keys, replay_keys = (streams.keys([run.seed for run in runs], role) for role in (Role.ACT, Role.REPLAY))
         self._exploration = Ahead(learner.exploration, (loop.num_envs, envs[0].num_actions), act_keys)
+        self._act_keys = stack(list(act_keys), self._width)
         self._words = Ahead(streams.words, (settings.batch_size,), replay_keys)
         self.ages = [np.zeros(loop.num_envs, np.int64) for _ in runs]
         self._counts = [counts.zero(loop.num_envs, np) for _ in runs]
@@ -130,8 +131,7 @@ class HostStage:
             words = self._words.at(clock.updates)
             batches = [replay.sample(own) for replay, own in zip(self.replays, words, strict=True)]
             opt_state, moved, metrics = _learn(
-                self._network,
-                self._update_settings,
+                self._recipe,
                 self._width,
                 state._replace(opt_state=()),
                 state.opt_state,
@@ -184,7 +184,7 @@ class HostStage:
             epsilon, first = self._loop.test_epsilon, self._random_first_actions
             with closing(self._make_env(seeds[lane], False)) as env:
                 phases[lane] = play(
-                    greedy_policy(self._network, params, seeds[lane], epsilon, first),
+                    greedy_policy(self._recipe, params, seeds[lane], epsilon, first),
                     env,
                     max_steps=self._loop.test_steps,
                     max_episodes=self._loop.test_episodes,
@@ -246,14 +246,18 @@ class HostStage:
 
         The lanes that fill up a block are the last run over again, and choose the same.
         """
-        chance, random_actions = self._exploration.at(agent_steps // self._loop.num_envs)
+        number = agent_steps // self._loop.num_envs
+        chance, random_actions = self._exploration.at(number)
         epsilon = learner.epsilon_at(agent_steps, self._settings)
-        explore = chance < exploration_rate(np.stack(self.ages), self._random_first_actions, epsilon)
+        rate = exploration_rate(np.stack(self.ages), self._random_first_actions, epsilon)
+        explore = chance < rate
         if explore.all():
             return random_actions
         obs = stack(self.obs, self._width, np)
-        greedy = np.asarray(_greedy(self._network, self._width, params, obs)).reshape(self._width, -1)
-        return np.where(explore, random_actions, greedy[: len(self.runs)])
+        drawn = stack([chance[lane] for lane in range(len(self.runs))], self._width, np)
+        rates = stack([rate[lane] for lane in range(len(self.runs))], self._width, np)
+        chosen = _choose(self._recipe, self._width, params, obs, self._act_keys, np.uint32(number), drawn, rates)
+        return np.where(explore, random_actions, np.asarray(chosen).reshape(self._width, -1)[: len(self.runs)])
 
     def _step(self, lane: int, actions: np.ndarray, agent_steps: int) -> None:
         """Steps one run's environments, the last of which makes `agent_steps`, and stores what came of it."""
@@ -269,15 +273,21 @@ class HostStage:
         self._counts[lane] = counts.with_games(own, step.game_ended, np) if step.game_ended.any() else own
 
 
-@partial(jax.jit, static_argnames=("network", "width"))
-def _greedy(network: Network, width: int, params: Any, obs: Any) -> jax.Array:
-    return over_lanes(lambda params, obs: learner.greedy(network.apply(params, obs)), width)(params, obs)
+@partial(jax.jit, static_argnames=("recipe", "width"))
+def _choose(
+    recipe: Recipe, width: int, params: Any, obs: Any, keys: Any, number: Any, chance: Any, epsilon: Any
+) -> jax.Array:
+    """Chooses actions where none is to be random; `number` is that of the step."""
+
+    def one(params: Any, obs: Any, key: Any, chance: Any, epsilon: Any) -> jax.Array:
+        return learner.choose(recipe, params, obs, jax.random.fold_in(key, number), chance, epsilon)
+
+    return over_lanes(one, width)(params, obs, keys, chance, epsilon)
 
 
-@partial(jax.jit, static_argnames=("network", "settings", "width"), donate_argnames=("opt_state",))
+@partial(jax.jit, static_argnames=("recipe", "width"), donate_argnames=("opt_state",))
 def _learn(
-    network: Network,
-    settings: UpdateSettings,
+    recipe: Recipe,
     width: int,
     state: LearnerState,
     opt_state: Any,
@@ -292,7 +302,7 @@ def _learn(
     """
 
     def one(state: LearnerState, operator: Any, batch: Transition) -> Any:
-        return learner.learn_step(state, operator, batch, network, settings)
+        return learner.learn_step(state, operator, batch, recipe)
 
     state, metrics = over_lanes(one, width)(state._replace(opt_state=opt_state), operator, batch)
     return state.opt_state, state._replace(opt_state=(), target_params=()), metrics

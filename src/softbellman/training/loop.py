@@ -19,7 +19,7 @@ import numpy as np
 from softbellman.envs.step import HostEnv
 from softbellman.learning import learner
 from softbellman.learning.learner import LearnerState
-from softbellman.learning.networks import Network
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training import streams
@@ -57,7 +57,7 @@ class Loop:
     def __init__(
         self,
         stages: Sequence[Stage],
-        network: Network,
+        recipe: Recipe,
         make_env: Callable[[int, bool], HostEnv],
         settings: LearnerSettings,
         loop: LoopSettings,
@@ -66,12 +66,12 @@ class Loop:
 
         See `host_stage.host_loop` and `device_stage.device_loop`.
         """
-        self.stages, self.network, self.settings, self.loop = list(stages), network, settings, loop
+        self.stages, self.recipe, self.settings, self.loop = list(stages), recipe, settings, loop
         self.runs = tuple(run for stage in stages for run in stage.runs)
         self._make_env, self._width = make_env, loop.block_width
         self._operators = [stack([run.operator for run in stage.runs], self._width) for stage in stages]
         keys = [[streams.key(run.seed, Role.INIT) for run in stage.runs] for stage in stages]
-        init = partial(_init, network, settings.update)
+        init = partial(_init, recipe)
         self.learners: list[LearnerState] = [stack([init(key) for key in block], self._width) for block in keys]
         self.clock = Clock()
         self.held_out: list[np.ndarray] = []
@@ -263,7 +263,7 @@ class Loop:
         updates = min(updates, period - self.updates % period)
         for number, stage in enumerate(self.stages):
             if self.updates % period == 0:
-                self.learners[number] = learner.copy_target(self.learners[number])
+                self.learners[number] = learner.copy_target(self.learners[number], self.recipe)
             self.learners[number] = stage.learn(
                 self.learners[number], self._operators[number], self.clock, updates, steps
             )
@@ -292,7 +292,7 @@ class Loop:
     @cached_property
     def _ruler(self) -> Ruler:
         common = common_states(self._make_env(COMMON_SEED, True))
-        return Ruler(self.network, self.settings, self.loop, common, self.stages[0].frames_per_step)
+        return Ruler(self.recipe, self.settings, self.loop, common, self.stages[0].frames_per_step)
 
     def _row(self, ruler: Ruler, clock: Clock, index: int, phase: TestPhase, test_seed: int) -> Row:
         number, lane = divmod(index, self._width)
@@ -312,4 +312,4 @@ class Loop:
         )
 
 
-_init = jax.jit(learner.init, static_argnames=("network", "settings"))
+_init = jax.jit(learner.init, static_argnames=("recipe",))

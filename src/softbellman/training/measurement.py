@@ -8,7 +8,7 @@ import numpy as np
 from softbellman.envs.step import HostEnv
 from softbellman.learning import diagnostics, learner
 from softbellman.learning.learner import LearnerState
-from softbellman.learning.networks import Network
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training import metrics
@@ -24,7 +24,7 @@ COMMON_SEED, COMMON_STATES, COMMON_STRIDE = 20190609, 320, 5
 class Ruler(NamedTuple):
     """The means by which every run of a group is measured."""
 
-    network: Network
+    recipe: Recipe
     settings: LearnerSettings
     loop: LoopSettings
     common: np.ndarray  # [N, *obs_shape], states that all runs of a game share; see `common_states`
@@ -56,14 +56,12 @@ class Ruler(NamedTuple):
             batches: minibatches for the gradient statistics; none leaves them out.
         """
         values, common = (
-            diagnostics.value_statistics(state, run.operator, obs, self.network, self.settings.gamma)
+            diagnostics.value_statistics(state, run.operator, obs, self.recipe)
             for obs in (held_out, self.common)
         )
         gradients: dict[str, float | None] = dict.fromkeys(diagnostics.GradientStatistics._fields)
         if batches:
-            gradients = dict(
-                diagnostics.gradient_statistics(state, run.operator, batches, self.network, self.settings.update)
-            )
+            gradients = dict(diagnostics.gradient_statistics(state, run.operator, batches, self.recipe))
         measured = Measured(
             run,
             clock,

@@ -1,0 +1,30 @@
+"""Risks: the measure of a distribution of returns by which the best action is chosen."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from softbellman.learning.parts.base import Part, require
+
+
+@dataclass(frozen=True)
+class Neutral(Part):
+    """The mean."""
+
+    def values(self, estimate: Any, out: Any) -> Any:
+        """Compute the values `[..., A]` to act by from outputs `[..., A, *]`."""
+        return estimate.values(out)
+
+
+@dataclass(frozen=True)
+class CVaR(Neutral):
+    """The mean of the worst share `level` of returns: conditional value at risk (Dabney et al., 2018b)."""
+
+    level: float
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        require(0 < self.level <= 1, f"level ({self.level}) must be above 0 and at most 1")
+
+    def values(self, estimate: Any, out: Any) -> Any:
+        """Compute the lower tail's means."""
+        return estimate.lower_tail(out, self.level)

@@ -1,0 +1,79 @@
+"""Specs of parts: from text such as `gap(0.9)` to a value of one table, and back."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from softbellman.arguments import nearest
+from softbellman.operators.core import Operator
+from softbellman.operators.spec import SpecError, name_and_arguments, parse
+from softbellman.references import found, is_reference
+
+WORDS = ("mean", "min", "median", "mix")
+"""Arguments that stand for themselves; every other word is an operator."""
+
+
+def read_part(role: str, spec: str, factories: Mapping[str, Callable[..., Any]], kind: type) -> Any:
+    """Read a part from its spec.
+
+    Args:
+        role: field of the recipe, which messages name.
+        spec: such as `gap(0.9)`, or `package.module:name(...)` for one of your own.
+        factories: functions that make a part, by name.
+        kind: class that a part of this role is of.
+
+    Raises:
+        ValueError: the name is unknown, or the arguments are not what it takes.
+    """
+    where = f"recipe.{role} {spec!r}"
+    try:
+        name, words = name_and_arguments(spec)
+        arguments = [_argument(word) for word in words]
+    except SpecError as error:
+        raise ValueError(f"{where}: {error}") from None
+    if name in factories:
+        factory = factories[name]
+    elif is_reference(name):
+        factory = found(name, f"recipe.{role}")
+    else:
+        hint = nearest(name, factories)
+        raise ValueError(f"{where}: there is no {name!r}{hint}; there are {', '.join(factories)}")
+    try:
+        inspect.signature(factory).bind(*arguments)
+    except TypeError:
+        wanted = ", ".join(inspect.signature(factory).parameters) or "no argument"
+        raise ValueError(f"{where}: {name} takes {wanted}, and was given {len(arguments) or 'none'}") from None
+    try:
+        made = factory(*arguments)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from error
+    if not isinstance(made, kind):
+        raise ValueError(f"{where}: {name} made a {type(made).__name__}, and must make a {kind.__name__}")
+    return made
+
+
+def write_part(part: Any, names: Mapping[type, str]) -> str:
+    """Write a part as a spec that `read_part` reads back to an equal one."""
+    name = names.get(type(part), f"{type(part).__module__}:{type(part).__qualname__}")
+    own = dataclasses.fields(part)
+    given = [getattr(part, field.name) for field in own]
+    while given and given[-1] == own[len(given) - 1].default:
+        given.pop()
+    return f"{name}({', '.join(map(_text, given))})" if given else name
+
+
+def _argument(word: str) -> Any:
+    if word in WORDS:
+        return word
+    try:
+        number = float(word)
+    except ValueError:
+        return parse(word)
+    return int(word) if word.lstrip("+-").isdigit() else number
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str | Operator):
+        return str(value)
+    return repr(value).removesuffix(".0").replace("e+", "e")

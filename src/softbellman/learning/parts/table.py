@@ -1,0 +1,71 @@
+"""Table of the parts: the roles of a recipe, and the names of what can play each."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from softbellman.learning.parts import copies, estimates, exploration, gaps, risks, sampling, scales, tightening
+from softbellman.learning.parts.base import Part
+from softbellman.learning.parts.heads import Duelling, Linear, NoNoise, Noisy
+from softbellman.learning.parts.spec import read_part, write_part
+
+
+class Role(NamedTuple):
+    """A role of a recipe: the class of its parts, and the functions that make one, by name."""
+
+    kind: type[Part]
+    factories: dict[str, Callable[..., Part]]
+
+
+ROLES: dict[str, Role] = {
+    "gap": Role(
+        gaps.Gap,
+        {
+            "none": gaps.Gap,
+            "gap": gaps.AdvantageGap,
+            "persistent": gaps.PersistentAdvantageGap,
+            "persistent_pfrl": gaps.UndiscountedPersistentGap,
+            "persistent_q": gaps.PersistentGap,
+        },
+    ),
+    "target": Role(copies.Latest, {"latest": copies.Latest, "past": copies.Past}),
+    "estimate": Role(
+        estimates.Value,
+        {
+            "value": estimates.Value,
+            "quantiles": estimates.Quantiles,
+            "categorical": estimates.Categorical,
+            "ensemble": estimates.Ensemble,
+        },
+    ),
+    "head": Role(Linear, {"linear": Linear, "duelling": Duelling}),
+    "noise": Role(NoNoise, {"none": NoNoise, "noisy": Noisy}),
+    "scale": Role(scales.Raw, {"raw": scales.Raw, "popart": scales.PopArt}),
+    "sampling": Role(sampling.Uniform, {"uniform": sampling.Uniform}),
+    "tightening": Role(tightening.Loose, {"none": tightening.Loose}),
+    "exploration": Role(
+        exploration.Greedy,
+        {"epsilon": exploration.Greedy, "boltzmann": exploration.boltzmann, "policy": exploration.Policy},
+    ),
+    "risk": Role(risks.Neutral, {"neutral": risks.Neutral, "cvar": risks.CVaR}),
+}
+_NAMES = {
+    factory: name for role in ROLES.values() for name, factory in role.factories.items() if isinstance(factory, type)
+}
+
+
+def part(role: str, spec: str) -> Any:
+    """Read the part that plays a role.
+
+    Raises:
+        ValueError: as `read_part`.
+
+    Example:
+        >>> str(part("gap", "gap(0.9)")), str(part("exploration", "boltzmann(5)"))
+        ('gap(0.9)', 'policy(softmax(5))')
+    """
+    return read_part(role, spec, ROLES[role].factories, ROLES[role].kind)
+
+
+def spelled(given: Part) -> str:
+    """Write a part as a spec that `part` reads back to an equal one."""
+    return write_part(given, _NAMES)
