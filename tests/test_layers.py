@@ -24,7 +24,7 @@ ALLOWED = {
     "simulation": {"operators", "memory", "arguments", "faults"},
     "envs": {"arguments", "extras", "faults", "references"},
     "envs.mdp": {"tabular", "operators"},
-    "learning": {"operators", "envs.step", "memory"},
+    "learning": {"operators", "envs.step", "memory", "arguments", "references"},
     "training": {"operators", "envs", "learning", "faults"},
     "config": {"envs", "learning.settings", "training.settings", "arguments", "references"},
     "study": {"operators", "training", "config", "memory", "arguments", "extras", "faults", "references"},

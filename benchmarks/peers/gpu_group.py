@@ -91,11 +91,11 @@ def update_alone(loop: Any, env: Any, seconds: float) -> tuple[float, float, flo
 
     @over_runs
     def update(state: Any, operator: Any, batch: Any) -> Any:
-        return learner.learn_step(state, operator, batch, loop.network, loop.settings.update)[0]
+        return learner.learn_step(state, operator, batch, loop.recipe)[0]
 
     @over_runs
     def act(params: Any, obs: Any) -> Any:
-        return learner.greedy(loop.network.apply(params, obs[:1]))
+        return learner.greedy(loop.recipe.network.apply(params, obs[:1]))
 
     @jax.jit
     def updates(number: Any, state: Any, operator: Any, batch: Any) -> Any:  # arrays it closed over would be folded

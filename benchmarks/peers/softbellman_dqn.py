@@ -27,6 +27,7 @@ def measure(game: str, replay_start: int, warmup: int, steps: int, threads: int,
     from softbellman import envs
     from softbellman import operators as ops
     from softbellman.learning.networks import nature_cnn
+    from softbellman.learning.recipe import Recipe
     from softbellman.learning.settings import LearnerSettings
     from softbellman.training.host_stage import host_loop
     from softbellman.training.lanes import Run
@@ -38,7 +39,7 @@ def measure(game: str, replay_start: int, warmup: int, steps: int, threads: int,
     loop = host_loop(
         [Run(ops.maximum(), seed)],
         lambda seed, training: envs.make(f"atari/{game}", seed=seed, training=training),
-        lambda obs_shape, num_actions: nature_cnn(num_actions),
+        lambda obs_shape, num_actions: Recipe(nature_cnn(num_actions), settings.update),
         settings,
         LoopSettings(),
     )

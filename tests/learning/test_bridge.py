@@ -7,6 +7,7 @@ import pytest
 from softbellman import operators as ops
 from softbellman.learning import learner
 from softbellman.learning.networks import mlp
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings
 
@@ -43,6 +44,7 @@ def test_the_learner_reaches_the_fixed_point_of_its_operator(operator, by_hand):
 
     settings = LearnerSettings(gamma=gamma, learning_rate=0.02, reward_clip=1.0)
     network, one_hot = mlp((states,), num_actions, hidden=()), np.eye(states, dtype=np.float32)
+    recipe = Recipe(network, settings)
     state_index, action = (index.ravel() for index in np.indices((states, num_actions)))
     batch = Transition(
         one_hot[state_index],
@@ -55,11 +57,11 @@ def test_the_learner_reaches_the_fixed_point_of_its_operator(operator, by_hand):
     @jax.jit
     def period(state):
         def update(state, _):
-            return learner.learn_step(state, operator, batch, network, settings)[0], None
+            return learner.learn_step(state, operator, batch, recipe)[0], None
 
-        return jax.lax.scan(update, learner.copy_target(state), length=60)[0]
+        return jax.lax.scan(update, learner.copy_target(state, recipe), length=60)[0]
 
-    state = jax.jit(learner.init, static_argnames=("network", "settings"))(network, settings, jax.random.key(0))
+    state = jax.jit(learner.init, static_argnames="recipe")(recipe, jax.random.key(0))
     for _ in range(40):
         state = period(state)
     np.testing.assert_allclose(network.apply(state.params, one_hot), fixed, atol=2e-4)

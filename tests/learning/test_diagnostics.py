@@ -13,6 +13,7 @@ from softbellman.learning.diagnostics import (
 )
 from softbellman.learning.learner import LearnerState, td_loss
 from softbellman.learning.networks import mlp
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings
 
@@ -77,7 +78,7 @@ def expectation(name, online, target):
 )
 def test_value_statistics_equal_numpy(operator, table):
     online, target, state = table
-    got = value_statistics(state, operator, np.eye(STATES, dtype=np.float32), TABLE, GAMMA)
+    got = value_statistics(state, operator, np.eye(STATES, dtype=np.float32), Recipe(TABLE, SETTINGS))
     assert got == pytest.approx(expectation(str(operator), online, target), rel=1e-4)
     assert list(got) == list(ValueStatistics._fields) and all(type(value) is float for value in got.values())
 
@@ -86,7 +87,7 @@ def test_value_statistics_of_mellowmax(table):
     online, target, state = table
     omega = 2.0
     value = target.max(-1) + np.log(np.exp(omega * (target - target.max(-1, keepdims=True))).mean(-1)) / omega
-    got = value_statistics(state, ops.mellowmax(omega), np.eye(STATES, dtype=np.float32), TABLE, GAMMA)
+    got = value_statistics(state, ops.mellowmax(omega), np.eye(STATES, dtype=np.float32), Recipe(TABLE, SETTINGS))
     assert got["held_out_operator_value"] == pytest.approx(value.mean(), rel=1e-4)
     assert got["operator_gap"] == pytest.approx((target.max(-1) - value).mean(), rel=1e-4)
     assert got["operator_slope"] == pytest.approx(GAMMA, rel=1e-5)  # a non-expansion, whatever omega
@@ -98,7 +99,9 @@ def test_a_slope_above_one_marks_an_expansive_operator():
     """q = (0, 3) at tau 1 has the gradient (-0.0881, 1.0881), of norm 1.1763."""
     q = np.tile([[0.0, 3.0]], (2, 1))
     network = mlp((2,), 2, hidden=())
-    got = value_statistics(state_of(q, q), ops.softmax(1.0), np.eye(2, dtype=np.float32), network, 0.99)
+    got = value_statistics(
+        state_of(q, q), ops.softmax(1.0), np.eye(2, dtype=np.float32), Recipe(network, LearnerSettings(gamma=0.99))
+    )
     assert got["operator_slope"] == pytest.approx(0.99 * 1.1763, rel=1e-4)
     assert got["operator_slope"] > 1
 
@@ -106,7 +109,7 @@ def test_a_slope_above_one_marks_an_expansive_operator():
 def test_one_action_has_no_gap_and_no_entropy():
     network = mlp((2,), 1, hidden=())
     state = state_of([[1.0], [-2.0]], [[0.5], [3.0]])
-    got = value_statistics(state, ops.mellowmax(5.0), np.eye(2, dtype=np.float32), network, GAMMA)
+    got = value_statistics(state, ops.mellowmax(5.0), np.eye(2, dtype=np.float32), Recipe(network, SETTINGS))
     assert got["action_gap"] == got["policy_entropy"] == got["q_std"] == 0
     assert got["operator_gap"] == pytest.approx(0, abs=1e-6)
 
@@ -147,7 +150,7 @@ def test_gradient_statistics_equal_numpy(reduction):
         "gradient_mean": flat.mean(),
     }
     state = state_of(online, target)
-    got = gradient_statistics(state, ops.double(ops.softmax(2.0)), batches, FEATURES, settings)
+    got = gradient_statistics(state, ops.double(ops.softmax(2.0)), batches, Recipe(FEATURES, settings))
     assert got == pytest.approx(expected, rel=1e-3, abs=1e-6)
     assert list(got) == list(GradientStatistics._fields) and all(type(value) is float for value in got.values())
     assert got["gradient_norm_of_mean"] < got["gradient_norm"]
@@ -158,8 +161,8 @@ def test_gradient_statistics_look_at_the_last_layer_alone():
     network, rng = mlp((3,), ACTIONS, hidden=(5,)), np.random.default_rng(3)
     shapes, batches = jax.eval_shape(network.init, jax.random.key(0)), batches_of(1)
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
-    gradient = jax.jit(jax.grad(td_loss, has_aux=True), static_argnames=("network", "settings"))
-    full, _ = gradient(params, params, ops.maximum(), batches[0], network, SETTINGS)
-    got = gradient_statistics(LearnerState(params, params, (), 0), ops.maximum(), batches, network, SETTINGS)
+    gradient = jax.jit(jax.grad(td_loss, has_aux=True), static_argnames="recipe")
+    full, _ = gradient(params, params, ops.maximum(), batches[0], Recipe(network, SETTINGS))
+    got = gradient_statistics(LearnerState(params, params, (), 0), ops.maximum(), batches, Recipe(network, SETTINGS))
     assert got["gradient_norm"] == pytest.approx(float(np.linalg.norm(full["q"]["w"])), rel=1e-5)
     assert got["gradient_norm"] == got["gradient_norm_of_mean"] and got["gradient_variance"] == 0

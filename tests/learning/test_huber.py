@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from softbellman.learning.learner import huber
+from softbellman.learning.target import huber
 
 ERRORS = np.float32([0, *10.0 ** np.arange(-37, 38, 0.5), 3e38])
 ERRORS = np.concatenate([ERRORS, -ERRORS])

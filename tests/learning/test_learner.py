@@ -13,13 +13,15 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.learning import learner
-from softbellman.learning.learner import LearnerState, Schedule, epsilon_at, huber, td_loss, td_target
+from softbellman.learning.learner import LearnerState, Schedule, epsilon_at, td_loss
 from softbellman.learning.networks import Network, mlp, nature_cnn
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings, UpdateSettings
+from softbellman.learning.target import huber, td_target
 
 PLAIN = LearnerSettings(reward_clip=None)
-STATIC = ("network", "settings")
+STATIC = "recipe"
 OPERATORS = [
     ops.maximum(),
     ops.mean(),
@@ -143,7 +145,7 @@ def test_l25_a_batch_with_an_odd_array_is_refused(fault):
     network, params = linear(3, 4), params_of(np.ones((3, 4)))
     batch = random_batch(0, 8, 3, 4)._replace(**fault)
     with pytest.raises(ValueError, match=r"must have the shape"):
-        td_loss(params, params, ops.maximum(), batch, network, PLAIN)
+        td_loss(params, params, ops.maximum(), batch, Recipe(network, PLAIN))
 
 
 def test_l25_an_operator_that_keeps_the_action_axis_is_refused():
@@ -178,7 +180,7 @@ def test_a_large_delta_learns_the_squared_loss(problem):
     learned = []
     for delta in (100.0, 1e9, 1e30):
         settings = dataclasses.replace(PLAIN, huber_delta=delta)
-        learned.append(loss_and_gradients(online, target, ops.maximum(), batch, network, settings))
+        learned.append(loss_and_gradients(online, target, ops.maximum(), batch, Recipe(network, settings)))
     for other in learned[1:]:
         jax.tree.map(np.testing.assert_array_equal, other, learned[0])
 
@@ -186,7 +188,7 @@ def test_a_large_delta_learns_the_squared_loss(problem):
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 def test_no_gradient_flows_through_the_target(operator, problem):
     network, online, target, batch = problem
-    _, (by_online, by_target) = loss_and_gradients(online, target, operator, batch, network, PLAIN)
+    _, (by_online, by_target) = loss_and_gradients(online, target, operator, batch, Recipe(network, PLAIN))
     for leaf in jax.tree.leaves(by_target):
         np.testing.assert_array_equal(leaf, 0.0)
     # By hand, the target held constant: d loss / d W[:, a] = -clip(error) x, summed.
@@ -212,7 +214,7 @@ def test_the_gradient_would_differ_if_it_flowed_through_the_target(problem):
         aim = td_target(operator, batch.reward, batch.discount, network.apply(target, batch.next_obs), q_online)
         return huber(aim - q[jnp.arange(32), batch.action], 1.0).sum()
 
-    _, (right, _) = loss_and_gradients(online, target, operator, batch, network, PLAIN)
+    _, (right, _) = loss_and_gradients(online, target, operator, batch, Recipe(network, PLAIN))
     assert np.abs(jax.jit(jax.grad(leaky))(online)["q"]["w"] - right["q"]["w"]).max() > 0.01
 
 
@@ -223,8 +225,8 @@ def test_a_nan_behind_a_terminal_does_no_harm(operator, poison, problem):
     behind = batch.discount == 0
     assert 0 < behind.sum() < len(behind)
     poisoned = batch._replace(next_obs=np.where(behind[:, None], np.float32(poison), batch.next_obs))
-    (expected, _), clean = loss_and_gradients(online, target, operator, batch, network, PLAIN)
-    (loss, metrics), gradients = loss_and_gradients(online, target, operator, poisoned, network, PLAIN)
+    (expected, _), clean = loss_and_gradients(online, target, operator, batch, Recipe(network, PLAIN))
+    (loss, metrics), gradients = loss_and_gradients(online, target, operator, poisoned, Recipe(network, PLAIN))
     assert np.isfinite(expected)
     np.testing.assert_array_equal([loss, metrics.loss], expected)
     jax.tree.map(np.testing.assert_array_equal, gradients, clean)
@@ -238,7 +240,7 @@ def test_rewards_are_clipped_in_the_loss_alone(problem):
 
     def loss(batch, clip):
         settings = LearnerSettings(reward_clip=clip)
-        return float(loss_and_gradients(zeros, zeros, ops.maximum(), batch, network, settings)[0][0])
+        return float(loss_and_gradients(zeros, zeros, ops.maximum(), batch, Recipe(network, settings))[0][0])
 
     assert loss(batch, 1.0) == loss(clipped, None) == pytest.approx(16.0)
     assert loss(batch, None) > 1000 and loss(batch, 2.0) == pytest.approx(32 * 1.5)
@@ -249,7 +251,7 @@ def test_l10_sum_and_mean_differ_by_exactly_the_batch_size(problem):
 
     def gradient(reduction):
         settings = LearnerSettings(loss_reduction=reduction, reward_clip=None)
-        (loss, _), gradients = loss_and_gradients(online, target, ops.softmax(5.0), batch, network, settings)
+        (loss, _), gradients = loss_and_gradients(online, target, ops.softmax(5.0), batch, Recipe(network, settings))
         return jax.tree.leaves((loss, gradients))
 
     for total, average in zip(gradient("sum"), gradient("mean"), strict=True):
@@ -292,9 +294,9 @@ def test_l10_many_steps_of_the_optimiser_equal_the_equations():
 
 def test_an_update_moves_the_online_network_by_the_optimisers_step(problem):
     network, online, target, batch = problem
-    state = init(network, PLAIN, jax.random.key(0))._replace(params=online, target_params=target)
-    after, metrics = learn_step(state, ops.softmax(5.0), batch, network, PLAIN)
-    (loss, _), (gradient, _) = loss_and_gradients(online, target, ops.softmax(5.0), batch, network, PLAIN)
+    state = init(Recipe(network, PLAIN), jax.random.key(0))._replace(params=online, target_params=target)
+    after, metrics = learn_step(state, ops.softmax(5.0), batch, Recipe(network, PLAIN))
+    (loss, _), (gradient, _) = loss_and_gradients(online, target, ops.softmax(5.0), batch, Recipe(network, PLAIN))
     step, opt_state = jax.jit(learner.make_optimizer(PLAIN).update)(gradient, state.opt_state, online)
     chex.assert_trees_all_close(after.params, jax.tree.map(np.add, online, step), rtol=1e-5)
     chex.assert_trees_all_close(after.opt_state, opt_state, rtol=1e-5)
@@ -317,8 +319,8 @@ def test_the_state_is_arrays_and_nothing_else():
 
 def test_the_target_is_a_copy_that_stays_until_it_is_copied_again(problem):
     network, online, target, batch = problem
-    state = init(network, PLAIN, jax.random.key(0))._replace(params=online, target_params=target)
-    moved, _ = learn_step(state, ops.softmax(5.0), batch, network, PLAIN)
+    state = init(Recipe(network, PLAIN), jax.random.key(0))._replace(params=online, target_params=target)
+    moved, _ = learn_step(state, ops.softmax(5.0), batch, Recipe(network, PLAIN))
     copied = learner.copy_target(moved)
     chex.assert_trees_all_equal(copied.target_params, moved.params)
     chex.assert_trees_all_equal(copied._replace(target_params=moved.target_params), moved)
@@ -328,7 +330,7 @@ def test_the_target_is_a_copy_that_stays_until_it_is_copied_again(problem):
 
 def test_seeds_differ_and_a_seed_repeats():
     network = linear(3, 4)
-    first, again, other = (init(network, PLAIN, jax.random.key(seed)).params for seed in (0, 0, 1))
+    first, again, other = (init(Recipe(network, PLAIN), jax.random.key(seed)).params for seed in (0, 0, 1))
     chex.assert_trees_all_equal(first, again)
     assert not np.array_equal(first["q"]["w"], other["q"]["w"])
 
@@ -337,16 +339,18 @@ def test_seeds_differ_and_a_seed_repeats():
 
 
 def test_acting_knows_no_operator():
-    assert list(inspect.signature(learner.act).parameters) == ["network", "params", "obs", "key_act", "epsilon"]
+    assert list(inspect.signature(learner.act).parameters) == ["recipe", "params", "obs", "key_act", "epsilon", "legal"]
 
 
 def test_acting_is_greedy_or_uniform_and_ties_go_to_the_lowest_action():
     network, params = linear(3, 4), params_of([[0, 2, 2, 1], [3, 1, 3, 3], [0, 0, 0, 0]])
     obs = np.tile(np.eye(3, dtype=np.float32), (2000, 1))
-    compiled = jax.jit(learner.act, static_argnames="network")
+    compiled = jax.jit(learner.act, static_argnames=STATIC)
 
     def act(seed, *rates):
-        return np.asarray(compiled(network, params, obs, jax.random.key(seed), np.tile(np.float32(rates), 2000)))
+        return np.asarray(
+            compiled(Recipe(network, PLAIN), params, obs, jax.random.key(seed), np.tile(np.float32(rates), 2000))
+        )
 
     greedy = act(0, 0.0, 0.0, 0.0)
     assert greedy.dtype == np.int32
@@ -367,8 +371,8 @@ def test_no_key_is_used_twice():
     network, key = mlp((3,), 4, hidden=(5,)), jax.random.key(0)
     params, obs, epsilon = jax.eval_shape(network.init, key), jnp.zeros((2, 3)), jnp.float32(0.5)
     with jax.debug_key_reuse(True):  # it looks when a function is traced
-        jax.jit(learner.init, static_argnames=STATIC).lower(network, PLAIN, key)
-        jax.jit(learner.act, static_argnames="network").lower(network, params, obs, key, epsilon)
+        jax.jit(learner.init, static_argnames=STATIC).lower(Recipe(network, PLAIN), key)
+        jax.jit(learner.act, static_argnames="recipe").lower(Recipe(network, PLAIN), params, obs, key, epsilon)
         with pytest.raises(jax.errors.KeyReuseError):
             jax.jit(lambda key: jax.random.uniform(key) + jax.random.normal(key)).lower(key)
 
@@ -445,7 +449,7 @@ def test_the_compiler_drops_the_online_pass_where_it_is_not_used(network, obs_sh
 
     def count_loss(operator, transform=lambda loss, **options: loss):
         def loss(params, target_params, batch):
-            return td_loss(params, target_params, operator, batch, network, PLAIN)
+            return td_loss(params, target_params, operator, batch, Recipe(network, PLAIN))
 
         return count(transform(loss, has_aux=True), params, params, batch)
 
@@ -460,10 +464,10 @@ def test_the_compiler_drops_the_online_pass_where_it_is_not_used(network, obs_sh
 
 def test_a_new_parameter_compiles_nothing_anew(problem):
     network, online, _, batch = problem
-    state = init(network, PLAIN, jax.random.key(0))._replace(target_params=online)
-    learn = jax.jit(chex.assert_max_traces(learner.learn_step, n=1), static_argnames=("network", "settings"))
+    state = init(Recipe(network, PLAIN), jax.random.key(0))._replace(target_params=online)
+    learn = jax.jit(chex.assert_max_traces(learner.learn_step, n=1), static_argnames=STATIC)
     losses = {
-        float(learn(state, ops.double(ops.softmax(tau)), batch, network=network, settings=PLAIN)[1].loss)
+        float(learn(state, ops.double(ops.softmax(tau)), batch, recipe=Recipe(network, PLAIN))[1].loss)
         for tau in (1.0, 5, 0.0, 1e30)
     }
     assert len(losses) == 4

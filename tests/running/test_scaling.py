@@ -8,6 +8,7 @@ import pytest
 
 from softbellman import config as configs
 from softbellman import operators as ops
+from softbellman.learning.networks import mlp
 from softbellman.running import play
 from softbellman.running.build import make_network, obs_scale
 from softbellman.running.comparison import Resources, prepare
@@ -136,13 +137,13 @@ def test_our_own_environments_say_how_they_are_seen():
 def values_at_state_0(study, monkeypatch):
     """The highest value that `evaluate` sees in states, as its overestimation without rewards."""
     seen = []
-    monkeypatch.setattr(play, "greedy_policy", lambda network, params, *_: seen.append((network, params)))
+    monkeypatch.setattr(play, "greedy_policy", lambda recipe, params, *_: seen.append((recipe, params)))
     monkeypatch.setattr(play, "_play", lambda *_: None)
     play.evaluate(study, study.runs[0], which="final")
-    network, params = seen[0]
+    recipe, params = seen[0]
     obs = np.zeros((1, 8), np.uint8)
     obs[0, 0] = 1
-    return np.asarray(network.apply(params, obs))[0]
+    return np.asarray(recipe.network.apply(params, obs))[0]
 
 
 def by_hand(study, obs):
@@ -164,7 +165,9 @@ def test_a_study_from_before_scales_were_recorded_divides_uint8_by_255(tmp_path,
     """In tests, in training that goes on, and in what the plan says."""
     old = forget_scale(created(tmp_path / "old", planned("gym/Bits-v0")))
     networks = []
-    monkeypatch.setattr("softbellman.running.build.mlp", lambda *_, scale, hidden=(): networks.append(scale))
+    monkeypatch.setattr(
+        "softbellman.running.build.mlp", lambda *_, scale, **_more: networks.append(scale) or mlp((8,), 3)
+    )
     make_network.cache_clear()
     facts = old.record["environment_facts"]["gym/Bits-v0"]
     assert obs_scale("gym/Bits-v0", facts, old.config) == 255.0

@@ -10,6 +10,7 @@ import numpy as np
 from softbellman.envs.device import DeviceGame
 from softbellman.envs.hosted import HostedEnv
 from softbellman.learning.networks import mlp
+from softbellman.learning.recipe import Recipe
 from softbellman.training.device_stage import device_loop as loop_of
 from softbellman.training.lanes import Run
 from softbellman.training.settings import LoopSettings
@@ -74,13 +75,16 @@ class Corridor(DeviceGame):
         return {"environment": "corridor"}
 
 
-def device_loop(runs, settings=LEARNER, loop=LOOP, env=None):
+def device_loop(runs, settings=LEARNER, loop=LOOP, env=None, parts=None):
     env = env or Corridor()
 
     def on_the_host(seed, training):
         return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
 
-    return loop_of([Run(*run) for run in runs], env, on_the_host, network, settings, loop)
+    def make_recipe(obs_shape, num_actions):
+        return Recipe(network(obs_shape, num_actions), settings.update, **(parts or {}))
+
+    return loop_of([Run(*run) for run in runs], env, on_the_host, make_recipe, settings, loop)
 
 
 @functools.cache  # one object for each, so that what was compiled for it serves again

@@ -1,11 +1,12 @@
 """Environments small enough to know everything about, and the loops that train on them."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 from softbellman.envs.step import Step
 from softbellman.learning.networks import mlp
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training.host_stage import host_loop
 from softbellman.training.lanes import Run
@@ -161,15 +162,17 @@ def network(obs_shape, num_actions, hidden=(16,)):
     return mlp(obs_shape, num_actions, hidden)
 
 
-def make_loop(operators, env=corridor, *, seeds=(0,), learner=LEARNER, loop=LOOP, hidden=(16,), **options):
-    """A loop over one operator or several, each with its seed; `env()` makes an environment."""
+def make_recipe(learner, obs_shape, num_actions, hidden=(16,), **parts):
+    return Recipe(network(obs_shape, num_actions, hidden), learner.update, **parts)
+
+
+def make_loop(operators, env=corridor, *, seeds=(0,), learner=LEARNER, loop=LOOP, hidden=(16,), parts=None, **options):
+    """A loop over one operator or several, each with its seed; `env()` makes an environment, `parts` are a recipe's."""
     operators = operators if isinstance(operators, list) else [operators] * len(seeds)
     runs = [Run(operator, seed) for operator, seed in zip(operators, seeds, strict=True)]
 
-    def make_network(obs_shape, num_actions):
-        return network(obs_shape, num_actions, hidden)
-
-    return host_loop(runs, lambda seed, training: env(), make_network, learner, loop, **options)
+    recipe = partial(make_recipe, learner, hidden=hidden, **(parts or {}))
+    return host_loop(runs, lambda seed, training: env(), recipe, learner, loop, **options)
 
 
 def envs(loop):

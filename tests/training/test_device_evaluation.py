@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from softbellman.envs.hosted import HostedEnv
+from softbellman.learning.recipe import Recipe
 from softbellman.training import device_evaluation, evaluation
 from softbellman.training.evaluation import greedy_policy
 
@@ -19,10 +20,10 @@ REWARDS = (1.0, 2.0, 3.0)
 def played(q, *, env=None, seeds=(0,), **changes):
     """Plays with a network whose values are `q`, `[actions]` for every state."""
     env = env or Corridor(REWARDS)
-    network = linear_network(len(env.rewards))
+    recipe = Recipe(linear_network(len(env.rewards)), LEARNER.update)
     params = {"q": {"w": jnp.zeros((len(seeds), len(env.rewards), 2)), "b": jnp.tile(jnp.asarray(q), (len(seeds), 1))}}
     loop = replace(LOOP, test_epsilon=0.0, **changes)
-    return device_evaluation.play(env, network, params, list(seeds), loop, LEARNER)
+    return device_evaluation.play(env, recipe, params, list(seeds), loop, LEARNER)
 
 
 def test_l8_a_score_is_that_of_one_whole_game():
@@ -66,14 +67,17 @@ def test_company_and_budget_change_no_finished_game():
 def test_games_are_those_that_the_host_plays():
     """The first game of a single copy, with exploration, is the host's first game of the same seed."""
     env = Corridor(REWARDS)
-    network, params = linear_network(3), {"q": {"w": jnp.zeros((3, 2)), "b": jnp.asarray([0.0, 1.0])}}
+    recipe, params = (
+        Recipe(linear_network(3), LEARNER.update),
+        {"q": {"w": jnp.zeros((3, 2)), "b": jnp.asarray([0.0, 1.0])}},
+    )
     loop = replace(LOOP, test_epsilon=0.5, test_steps=1_000, test_episodes=1)
     for seed in range(5):
         on_device = device_evaluation.play(
-            env, network, jax.tree.map(lambda leaf: leaf[None], params), [seed], loop, LEARNER
+            env, recipe, jax.tree.map(lambda leaf: leaf[None], params), [seed], loop, LEARNER
         )[0]
         on_host = evaluation.play(
-            greedy_policy(network, params, seed, 0.5),
+            greedy_policy(recipe, params, seed, 0.5),
             HostedEnv(env, seed=seed, training=False),
             max_steps=1_000,
             max_episodes=1,
@@ -87,10 +91,10 @@ def test_games_are_those_that_the_host_plays():
 
 def test_different_games_are_told_apart():
     env = Corridor(REWARDS)
-    network = linear_network(3)
+    recipe = Recipe(linear_network(3), LEARNER.update)
     params = {"q": {"w": jnp.zeros((1, 3, 2)), "b": jnp.asarray([[0.0, 1.0]])}}
     loop = replace(LOOP, test_epsilon=0.5, test_steps=800, test_episodes=8)
-    (phase,) = device_evaluation.play(env, network, params, [0], loop, LEARNER)
+    (phase,) = device_evaluation.play(env, recipe, params, [0], loop, LEARNER)
     assert len(set(phase.lengths.tolist())) > 1 and not phase.identical
 
 

@@ -5,6 +5,7 @@ import random
 import re
 import types
 from dataclasses import replace
+from functools import partial
 
 import chex
 import jax
@@ -15,17 +16,18 @@ from softbellman import operators as ops
 from softbellman.envs.atari.env import AtariEnv
 from softbellman.learning import learner
 from softbellman.learning.networks import Network, mlp
+from softbellman.learning.recipe import Recipe
 from softbellman.training import host_stage, measurement, streams
 from softbellman.training.evaluation import greedy_policy, play
 from softbellman.training.host_stage import host_loop
 from softbellman.training.lanes import Run
 from softbellman.training.streams import Role
 
-from .probes import LEARNER, LOOP, ScriptedEnv, TableEnv, corridor, counts, envs, make_loop, network, replays
+from .probes import LEARNER, LOOP, ScriptedEnv, TableEnv, corridor, counts, envs, make_loop, make_recipe, replays
 
 LIVES = [(7.0, "life"), (-3.0, "life"), (100.0, "over")]
 SOFTMAX = ops.softmax(5.0)
-STATIC = ("network", "settings")
+STATIC = "recipe"
 UNIFORM = replace(LEARNER, epsilon_end=1.0)
 
 
@@ -73,7 +75,7 @@ def test_l16_the_target_is_copied_before_updates_0_p_2p_and_at_no_other_time(ope
         start = before._replace(target_params=before.params) if copied else before
         key = jax.random.fold_in(streams.key(0, Role.REPLAY), update)
         batch = replays(loop)[0].sample(np.asarray(streams.words(key, settings.batch_size)))
-        expected, _ = learn(start, operator, batch, network=loop.network, settings=settings)
+        expected, _ = learn(start, operator, batch, recipe=loop.recipe)
         chex.assert_trees_all_close(expected, after, rtol=1e-5, atol=1e-7)
         assert after.updates == loop.updates == update + 1 and loop.agent_steps == 44 + 4 * update
 
@@ -83,7 +85,7 @@ def test_an_update_copies_neither_accumulators_nor_parameters():
     loop = make_loop(SOFTMAX, hidden=(113,))
     loop.advance(8)
     state, batch = loop.state(0), replays(loop)[0].sample(np.arange(32, dtype=np.uint32))
-    words = (loop.network, loop.settings.update, 1, state._replace(opt_state=()), state.opt_state, SOFTMAX, batch)
+    words = (loop.recipe, 1, state._replace(opt_state=()), state.opt_state, SOFTMAX, batch)
     program = host_stage._learn.lower(*words).compile().as_text()
     assert re.search(r"f32\[\d+,113\]\S* fusion\(", program)
     assert not re.search(r"f32\[\d+,113\]\S* copy\(", program)
@@ -178,13 +180,13 @@ def test_the_first_actions_of_a_game_are_random_where_the_protocol_says_so(first
         loop.advance(1)
         key_moment = jax.random.fold_in(key, moment)
         by_chance = int(learner.exploration(key_moment, 1, 2)[1][0])
-        greedy = int(np.argmax(loop.network.apply(params, obs)[0]))
+        greedy = int(np.argmax(loop.recipe.network.apply(params, obs)[0]))
         assert tape(loop)[-1] == (by_chance if moment < 16 or age < first_actions else greedy)
         ages.append(age)
         matched += by_chance == greedy
     assert min(ages) == 0 and max(ages) > 3 and 30 < matched < 120
     # In tests too, counted from the start of each game; the exploration rate is 0 otherwise.
-    policy = greedy_policy(loop.network, snapshot(loop.params(0)), 5, 0.0, first_actions)
+    policy = greedy_policy(loop.recipe, snapshot(loop.params(0)), 5, 0.0, first_actions)
     obs = np.eye(4, dtype=np.float32)[[0]]
     same_moment = [policy(obs, moment, np.array([age]))[0][0] for age in (0, 2, 3, 9) for moment in range(20)]
     early, late = set(same_moment[:40]), set(same_moment[40:])
@@ -195,8 +197,8 @@ def test_the_first_actions_of_a_game_are_random_where_the_protocol_says_so(first
 def test_an_action_that_is_random_anyway_asks_no_network(width, monkeypatch):
     settings = replace(LEARNER, replay_start_steps=16, epsilon_decay_steps=0, epsilon_end=0.5)
     loop = make_loop(SOFTMAX, seeds=(0, 1), learner=settings, loop=replace(LOOP, block_width=width))
-    asked, expected, greedy = [], [], host_stage._greedy
-    monkeypatch.setattr(host_stage, "_greedy", lambda *given: asked.append(loop.agent_steps) or greedy(*given))
+    asked, expected, greedy = [], [], host_stage._choose
+    monkeypatch.setattr(host_stage, "_choose", lambda *given: asked.append(loop.agent_steps) or greedy(*given))
     loop.advance(60)
     for moment in range(16, 60):
         keys = [jax.random.fold_in(streams.key(seed, Role.ACT), moment) for seed in (0, 1)]
@@ -216,12 +218,12 @@ def test_exploration_is_a_function_of_the_run_and_the_moment_however_many_are_dr
 
 def test_l38_without_exploration_a_policy_is_a_function():
     loop = make_loop(SOFTMAX)
-    policy = greedy_policy(loop.network, loop.params(0), 1, 0.0)
+    policy = greedy_policy(loop.recipe, loop.params(0), 1, 0.0)
     obs = np.eye(4, dtype=np.float32)[[2]]
     actions = {int(policy(obs, moment, np.array([moment]))[0][0]) for moment in range(100)}
     assert len(actions) == 1
     values = policy(obs, 0, np.zeros(1))[1]
-    np.testing.assert_allclose(values, loop.network.apply(loop.params(0), obs).max(-1), rtol=1e-6)
+    np.testing.assert_allclose(values, loop.recipe.network.apply(loop.params(0), obs).max(-1), rtol=1e-6)
 
 
 # ------------------------------------------------------------------------------------------------------------ seeds
@@ -307,7 +309,7 @@ def test_a_new_parameter_or_seed_compiles_nothing_anew():
         loop = host_loop(
             [Run(ops.double(ops.softmax(tau)), seed)],
             lambda *_: corridor(),
-            lambda *_: counted,
+            lambda *_: Recipe(counted, replace(LEARNER, **change).update),
             replace(LEARNER, **change),
             LOOP,
         )
@@ -333,9 +335,9 @@ def test_l8_the_learner_sees_clipped_rewards_and_the_score_is_raw_and_whole():
     zeros = jax.tree.map(np.zeros_like, snapshot(loop.params(0)))
     sums = replace(UNIFORM, loss_reduction="sum")
     loss = jax.jit(jax.value_and_grad(learner.td_loss, has_aux=True), static_argnames=STATIC)
-    (seen, _), gradient = loss(zeros, zeros, SOFTMAX, stored, loop.network, sums)
+    (seen, _), gradient = loss(zeros, zeros, SOFTMAX, stored, replace(loop.recipe, update=sums))
     assert seen == 1.5 and gradient["q"]["b"].sum() == -1.0  # errors of 1, -1 and 1
-    (seen_raw, _), _ = loss(zeros, zeros, SOFTMAX, stored, loop.network, replace(sums, reward_clip=None))
+    (seen_raw, _), _ = loss(zeros, zeros, SOFTMAX, stored, replace(loop.recipe, update=replace(sums, reward_clip=None)))
     assert seen_raw == 6.5 + 2.5 + 99.5
     assert counts(loop)[:4] == (1, 1, 104.0, 1.0)
     row, phase = loop.test()[0]
@@ -439,7 +441,7 @@ def test_l40_a_test_repeats_and_its_seed_is_in_the_row():
     assert first | {"seconds": 0} == ends[1][0][0] | {"seconds": 0}
     assert second | {"seconds": 0} == ends[1][1][0] | {"seconds": 0}
     assert first["test_seed"] != second["test_seed"]
-    policy = greedy_policy(loop.network, loop.params(0), first["test_seed"], first["test_epsilon"])
+    policy = greedy_policy(loop.recipe, loop.params(0), first["test_seed"], first["test_epsilon"])
     again = play(policy, corridor(), max_steps=LOOP.test_steps, gamma=LEARNER.gamma, reward_clip=1.0)
     np.testing.assert_array_equal(again.scores, phase.scores)
     assert again.realised_return == first["realised_return"] and again.overestimation == first["overestimation"]
@@ -452,7 +454,7 @@ def test_a_test_is_played_in_an_environment_of_its_own_and_closes_it():
         made.append((seed, training, corridor()))
         return made[-1][-1]
 
-    loop = host_loop([Run(SOFTMAX, 7)], make_env, lambda *shape: network(*shape, (16,)), LEARNER, LOOP)
+    loop = host_loop([Run(SOFTMAX, 7)], make_env, partial(make_recipe, LEARNER), LEARNER, LOOP)
     loop.advance(100)
     row, _ = loop.test()[0]
     loop.test()

@@ -24,7 +24,7 @@ def on_both(operators, env, settings, loop, host_capacity=None):
         return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
 
     on_host_settings = replace(settings, replay_capacity=host_capacity or settings.replay_capacity)
-    on_host = host_loop(on_device.runs, make_env, lambda *_: on_device.network, on_host_settings, loop)
+    on_host = host_loop(on_device.runs, make_env, lambda *_: on_device.recipe, on_host_settings, loop)
     return on_device, on_host
 
 

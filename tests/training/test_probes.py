@@ -62,7 +62,7 @@ def test_probe(question, operator):
     tables, values = PROBES[question]
     loop = make_loop(operator, lambda: TableEnv(**tables, num_envs=8), learner=RANDOM, loop=EIGHT)
     loop.advance(2_400)
-    q = loop.network.apply(loop.params(0), envs(loop)[0].features)
+    q = loop.recipe.network.apply(loop.params(0), envs(loop)[0].features)
     np.testing.assert_allclose(q, values(VALUE_OF_0_AND_1[operator]), atol=0.003)  # softmax(5) and max differ by 0.005
 
 
@@ -91,7 +91,7 @@ def test_the_loop_reaches_the_fixed_point_of_its_operator(operator, by_hand):
     settings = replace(settings, loss_reduction="sum", target_period_updates=40)
     loop = make_loop(operator, lambda: TableEnv(**tables, num_envs=8), learner=settings, loop=EIGHT, hidden=())
     loop.advance(8_000)
-    q = loop.network.apply(loop.params(0), np.eye(states, dtype=np.float32))
+    q = loop.recipe.network.apply(loop.params(0), np.eye(states, dtype=np.float32))
     np.testing.assert_allclose(q, fixed, atol=0.01)
 
 
@@ -106,5 +106,5 @@ def test_l2_a_state_cut_every_few_steps_reaches_the_value_without_cuts(operator)
     settings = replace(RANDOM, learning_rate=0.03, target_period_updates=10)
     loop = make_loop(operator, cut_every_three_steps, learner=settings, loop=EIGHT)
     loop.advance(4_000)
-    np.testing.assert_allclose(loop.network.apply(loop.params(0), np.array([PLUS], np.float32)), 5.0, rtol=0.02)
+    np.testing.assert_allclose(loop.recipe.network.apply(loop.params(0), np.array([PLUS], np.float32)), 5.0, rtol=0.02)
     assert counts(loop).episodes > 1_000

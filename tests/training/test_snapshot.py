@@ -11,6 +11,7 @@ from softbellman import operators as ops
 from softbellman.envs import make
 from softbellman.envs.gym import GymEnv
 from softbellman.learning.networks import mlp
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training import checkpoint, measurement
 from softbellman.training.checkpoint import Checkpoint, Damaged
@@ -51,7 +52,7 @@ def network(obs_shape, num_actions):
 def make_loop(*, operators=(SOFTMAX,), loop=LOOP, learner=LEARNER, make_env=None):
     runs = [Run(operator, seed) for seed, operator in enumerate(operators)]
     make_env = make_env or partial(cartpole, num_envs=loop.num_envs)
-    return host_loop(runs, make_env, network, learner, loop)
+    return host_loop(runs, make_env, lambda *shape: Recipe(network(*shape), learner.update), learner, loop)
 
 
 def breakout_loop(learner=LEARNER, loop=LOOP):

@@ -64,6 +64,7 @@ import numpy as np
 from softbellman import operators as ops
 from softbellman.learning.settings import LearnerSettings
 from softbellman.learning.networks import mlp
+from softbellman.learning.recipe import Recipe
 from softbellman.training.host_stage import host_loop
 from softbellman.training.lanes import Run
 from softbellman.training.settings import LoopSettings
@@ -82,7 +83,8 @@ class Env:
 
 learner = LearnerSettings(replay_start_steps=32, replay_capacity=100, epsilon_decay_steps=10, target_period_updates=2)
 loop = LoopSettings(steps=60, epoch_steps=60)
-group = host_loop([Run(ops.softmax(5.0), 3)], lambda *_: Env(), lambda *_: mlp((2,), 2, ()), learner, loop)
+recipe = Recipe(mlp((2,), 2, ()), learner.update)
+group = host_loop([Run(ops.softmax(5.0), 3)], lambda *_: Env(), lambda *_: recipe, learner, loop)
 group.advance(60)
 print(group.stages[0].obs[0].tobytes().hex(), np.asarray(group.params(0)["q"]["w"]).tobytes().hex(), group.updates)
 """

@@ -90,6 +90,8 @@ def fields(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def effective(config: "Config", environments: Sequence[str], network: str | None = None) -> list[tuple[str, Any]]:
     """Lists the dotted names and values of all fields that have an effect on runs in these environments.
 
+    Parts of the recipe that are the plain ones have none.
+
     Args:
         config: the configuration.
         environments: their names.
@@ -102,6 +104,7 @@ def effective(config: "Config", environments: Sequence[str], network: str | None
         idle.append("network.hidden")
     if config.learner.optimizer == "adam":
         idle.append("learner.rmsprop_decay")
+    idle += [f"recipe.{name}" for name, value in fields(RecipeSettings()) if getattr(config.recipe, name) == value]
     return [(name, value) for name, value in fields(config) if not name.startswith(tuple(idle))]
 
 

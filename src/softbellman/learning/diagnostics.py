@@ -70,10 +70,7 @@ def _value_sums(state: LearnerState, operator: Any, obs: jax.Array, recipe: Reci
 
 def value_statistics(state: LearnerState, operator: Any, obs: Any, recipe: Recipe) -> dict[str, float]:
     """Computes the means of `ValueStatistics` over held-out observations `[N, *obs_shape]`, in chunks."""
-    sums = [
-        _value_sums(state, operator, obs[start : start + _CHUNK], recipe)
-        for start in range(0, len(obs), _CHUNK)
-    ]
+    sums = [_value_sums(state, operator, obs[start : start + _CHUNK], recipe) for start in range(0, len(obs), _CHUNK)]
     return {
         name: float(sum(float(getattr(part, name)) for part in sums) / len(obs)) for name in ValueStatistics._fields
     }

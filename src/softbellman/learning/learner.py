@@ -1,8 +1,8 @@
 """Learner: state, acting, loss and update as pure functions of a recipe; the operator enters in the loss alone.
 
 `init` makes the state, `act` chooses actions, and `learn_step` moves the state on by one update. All operators and all
-recipes share them, and both training loops; but the loop on the host acts by the parts of `act`: it draws ahead and asks
-the network less often.
+recipes share them, and both training loops; but the loop on the host acts by the parts of `act`: it draws ahead and
+asks the network less often.
 """
 
 from typing import Any, NamedTuple
@@ -164,8 +164,8 @@ def td_loss(
         params: the online network's parameters, by which the loss is differentiated.
         target_params: the target network's parameters.
         operator: the Bellman operator.
-        batch: `B` transitions; `obs` `[B, *obs_shape]`, `action` `[B]`, `reward` `[B]` raw, `discount` `[B]`; rewards and
-            discounts `[B, n]` for several steps.
+        batch: `B` transitions; `obs` `[B, *obs_shape]`, `action` `[B]`, `reward` `[B]` raw, `discount` `[B]`; rewards
+            and discounts are `[B, n]` for returns of n steps.
         recipe: the recipe.
         key: a key for the random numbers of the update, consumed; None leaves them out.
         updates: updates made so far.
@@ -181,10 +181,11 @@ def td_loss(
     if key_estimate is not None:
         estimate = estimate.drawn(key_estimate)
     out = recipe.network.apply(params, batch.obs)
-    if batch.action.shape != out.shape[:1] or batch.reward.shape[:1] != out.shape[:1]:
+    steps = out.shape[:1] if recipe.returns == 1 else (len(out), recipe.returns)
+    if batch.action.shape != out.shape[:1] or batch.reward.shape != steps or batch.discount.shape != steps:
         raise ValueError(
-            f"action {batch.action.shape} and reward {batch.reward.shape} must have the shape {out.shape[:1]}: "
-            "one entry for each observation"
+            f"action {batch.action.shape}, reward {batch.reward.shape} and discount {batch.discount.shape} must have "
+            f"the shapes {out.shape[:1]}, {steps} and {steps}: one entry for each observation and step of its return"
         )
     taken = estimate.taken(out, batch.action)
     target = _target(params, target_params, operator, batch, recipe, estimate, key_target)

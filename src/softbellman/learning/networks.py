@@ -26,8 +26,8 @@ class Network(NamedTuple):
 
     Attributes:
         init: `init(key) -> params`; the key is consumed.
-        apply: `apply(params, obs) -> q`, from `[B, *obs_shape]` to `[B, A]` float32; to `[B, A, outputs]` if an estimate
-            needs several outputs for each action.
+        apply: `apply(params, obs) -> q`, from `[B, *obs_shape]` to `[B, A]` float32; to `[B, A, outputs]` if an
+            estimate needs several outputs for each action.
         last_layer: name of the layer whose weights the gradient statistics look at.
         perturb: `perturb(params, key) -> params` with noise on the weights; the key is consumed. None: there is none.
     """

@@ -1,6 +1,6 @@
 """Recipe of a learner: the network, the numbers of an update, and the parts beside the operator."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -38,14 +38,14 @@ class Recipe:
     network: Network
     update: UpdateSettings
     returns: int = 1
-    gap: Gap = Gap()
-    target: Latest = Latest()
-    estimate: Value = Value()
-    scale: Raw = Raw()
-    sampling: Uniform = Uniform()
-    tightening: Loose = Loose()
-    exploration: Greedy = Greedy()
-    risk: Neutral = Neutral()
+    gap: Gap = field(default_factory=Gap)
+    target: Latest = field(default_factory=Latest)
+    estimate: Value = field(default_factory=Value)
+    scale: Raw = field(default_factory=Raw)
+    sampling: Uniform = field(default_factory=Uniform)
+    tightening: Loose = field(default_factory=Loose)
+    exploration: Greedy = field(default_factory=Greedy)
+    risk: Neutral = field(default_factory=Neutral)
 
     @property
     def is_random(self) -> bool:

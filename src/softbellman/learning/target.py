@@ -66,7 +66,7 @@ def huber(error: jax.Array, delta: float) -> jax.Array:
 def folded(reward: jax.Array, discount: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Folds the rewards and discounts `[B, n]` of windows of steps into those of one step, `[B]` each.
 
-    A window cut short is filled up with rewards of 0 and discounts of 1; those of single steps, `[B]`, stay as they are.
+    A window cut short is filled up with rewards of 0 and discounts of 1; single steps, `[B]`, stay as they are.
     """
     if reward.ndim == 1:
         return reward, discount

@@ -81,7 +81,7 @@ class Operator:
         return self.policy(centre(q, where))
 
     def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give the policy for a call with the same arguments: `[..., A]`; where they differ, `double` heeds `selector`."""
+        """Give the policy for a call with the same arguments: `[..., A]`; `double` takes it from the selector."""
         return self.weights(q, where)
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:

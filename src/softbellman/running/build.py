@@ -146,13 +146,13 @@ def parts_of(settings: RecipeSettings) -> dict[str, Any]:
             f"recipe.risk {settings.risk} needs a distribution of returns, and recipe.estimate {settings.estimate} has "
             "none; try quantiles(51)"
         )
-    if not estimate.takes_any_reduction:
-        for role, given in (("target", getattr(parts["target"], "reduce", None) == "min"), ("scale", parts["scale"] != Raw())):
-            if given:
-                raise ValueError(
-                    f"recipe.{role} {getattr(settings, role)} is for values, and recipe.estimate {settings.estimate} is "
-                    "a distribution; try recipe.estimate value"
-                )
+    minimum = getattr(parts["target"], "reduce", None) == "min"
+    for role, given in (("target", minimum), ("scale", parts["scale"] != Raw())):
+        if given and not estimate.takes_any_reduction:
+            raise ValueError(
+                f"recipe.{role} {getattr(settings, role)} is for values, and recipe.estimate {settings.estimate} is a "
+                "distribution; try recipe.estimate value"
+            )
     return parts
 
 

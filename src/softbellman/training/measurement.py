@@ -56,8 +56,7 @@ class Ruler(NamedTuple):
             batches: minibatches for the gradient statistics; none leaves them out.
         """
         values, common = (
-            diagnostics.value_statistics(state, run.operator, obs, self.recipe)
-            for obs in (held_out, self.common)
+            diagnostics.value_statistics(state, run.operator, obs, self.recipe) for obs in (held_out, self.common)
         )
         gradients: dict[str, float | None] = dict.fromkeys(diagnostics.GradientStatistics._fields)
         if batches:

@@ -7,12 +7,14 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from softbellman.learning.parts.base import Part, require
+from softbellman.learning.parts.part import Part, require
 
 
 @dataclass(frozen=True)
 class Latest(Part):
     """One target network, the last copy."""
+
+    name = "latest"
 
     def first(self, params: Any) -> Any:
         """Make the target network's parameters from those of the online network."""
@@ -41,6 +43,7 @@ class Past(Latest):
     newest first.
     """
 
+    name = "past"
     size: int
     reduce: Literal["mean", "min"] = "mean"
 

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from softbellman.learning.parts.base import Part, require
 from softbellman.learning.parts.gaps import discounted
+from softbellman.learning.parts.part import Part, require
 from softbellman.learning.target import huber, td_target
 
 
@@ -33,6 +33,7 @@ class Law(NamedTuple):
 class Value(Part):
     """The value of an action: one output, learned by the Huber loss of the temporal-difference error."""
 
+    name = "value"
     outputs = None  # axis of a network's outputs beside that of the actions; None: no such axis
     is_random = False  # drawn anew for each update
     takes_any_reduction = True  # a minimum of outputs is an output too
@@ -95,6 +96,7 @@ class Ensemble(Value):
     convex combination for each update, as REM does (Agarwal, Schuurmans and Norouzi, 2020), and acts by the mean.
     """
 
+    name = "ensemble"
     size: int
     reduce: Literal["mean", "min", "median", "mix"] = "mean"
 
@@ -184,12 +186,15 @@ class Quantiles(Value):
     The target's atoms are those of all actions, weighted: the mixture itself, with nothing projected.
     """
 
+    name = "quantiles"
     size: int
     takes_any_reduction = False
 
     def __post_init__(self) -> None:
         """Check the argument."""
-        require(isinstance(self.size, int) and self.size >= 1, f"the number of quantiles ({self.size}) must be 1 or more")
+        require(
+            isinstance(self.size, int) and self.size >= 1, f"the number of quantiles ({self.size}) must be 1 or more"
+        )
 
     @property
     def outputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -226,6 +231,7 @@ class Categorical(Value):
     Inside of the support the projected target has the mean of the target; outside it is clipped.
     """
 
+    name = "categorical"
     size: int
     low: float
     high: float

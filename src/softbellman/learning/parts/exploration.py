@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from softbellman.learning.parts.base import Part, require
+from softbellman.learning.parts.part import Part, require
 from softbellman.operators.core import Operator, softmax
 
 
@@ -18,6 +18,8 @@ def greedy(q: jax.Array, legal: Any = None) -> jax.Array:
 @dataclass(frozen=True)
 class Greedy(Part):
     """The best action, but for a share of random ones: epsilon-greedy."""
+
+    name = "epsilon"
 
     def actions(self, q: Any, chance: Any, legal: Any = None) -> Any:
         """Choose actions `[E]` int32 where none is to be random.
@@ -38,6 +40,7 @@ class Policy(Greedy):
     2017), which the paper's footnote 3 explores by.
     """
 
+    name = "policy"
     operator: Operator
 
     def __post_init__(self) -> None:

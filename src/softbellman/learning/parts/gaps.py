@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from softbellman.learning.parts.base import Part, require
+from softbellman.learning.parts.part import Part, require
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Gap(Part):
 
     Subclasses say which gaps they need and what a reward loses.
     """
+
+    name = "none"
 
     def penalty(self, here: Any, after: Any, discount: Any) -> Any:
         """Compute the loss of rewards `[B]`, or give None where nothing is lost.
@@ -39,6 +41,7 @@ class AdvantageGap(Gap):
     `mellowmax` it is conservative value iteration, and dynamic policy programming at alpha 1, up to a constant.
     """
 
+    name = "gap"
     alpha: float
     ceiling: float = math.inf
 
@@ -60,6 +63,7 @@ class PersistentAdvantageGap(Gap):
     That is `max(advantage learning, r + gamma ((1 - alpha) op(q') + alpha q'(a)))` (Bellemare et al., 2016).
     """
 
+    name = "persistent"
     alpha: float
 
     def __post_init__(self) -> None:
@@ -75,6 +79,8 @@ class PersistentAdvantageGap(Gap):
 class UndiscountedPersistentGap(PersistentAdvantageGap):
     """Persistent advantage learning as PFRL has it: the gap of the next state is neither discounted nor masked."""
 
+    name = "persistent_pfrl"
+
     def penalty(self, here: Any, after: Any, discount: Any) -> Any:
         """Compute `alpha min(g(s, a), g(s', a))`."""
         return self.alpha * jnp.minimum(here(), after())
@@ -83,6 +89,8 @@ class UndiscountedPersistentGap(PersistentAdvantageGap):
 @dataclass(frozen=True)
 class PersistentGap(PersistentAdvantageGap):
     """Persistent Q-learning: the target is `r + gamma ((1 - alpha) op(q') + alpha q'(a))`."""
+
+    name = "persistent_q"
 
     def penalty(self, here: Any, after: Any, discount: Any) -> Any:
         """Compute `alpha discount g(s', a)`."""

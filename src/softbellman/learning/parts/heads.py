@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from softbellman.learning.parts.base import Part, require
+from softbellman.learning.parts.part import Part, require
 
 
 def dense(layer: Mapping[str, jax.Array], x: jax.Array) -> jax.Array:
@@ -20,6 +20,8 @@ def dense(layer: Mapping[str, jax.Array], x: jax.Array) -> jax.Array:
 @dataclass(frozen=True)
 class Linear(Part):
     """Hidden layers and one output layer, `q`."""
+
+    name = "linear"
 
     def shapes(self, features: int, hidden: Mapping[str, int], num_outputs: int, per_action: int) -> dict[str, Any]:
         """Give the shape of each layer's weights.
@@ -47,6 +49,8 @@ class Duelling(Linear):
     Both have hidden layers of their own; the mean of the advantages is taken away.
     """
 
+    name = "duelling"
+
     def shapes(self, features: int, hidden: Mapping[str, int], num_outputs: int, per_action: int) -> dict[str, Any]:
         """Give the shapes of both streams."""
         stream = super().shapes(features, hidden, per_action, per_action)
@@ -70,6 +74,8 @@ def _by_action(flat: Any, outputs: int | None) -> Any:
 class NoNoise(Part):
     """Weights as they are."""
 
+    name = "none"
+
     def added(self, network: Any) -> Any:
         """Give a network whose weights can be perturbed."""
         return network
@@ -82,6 +88,7 @@ class Noisy(NoNoise):
     It starts at `size / sqrt(fan-in)`. Without a key, as in tests, weights are their means.
     """
 
+    name = "noisy"
     size: float = 0.5
 
     def __post_init__(self) -> None:

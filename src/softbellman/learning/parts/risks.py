@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from softbellman.learning.parts.base import Part, require
+from softbellman.learning.parts.part import Part, require
 
 
 @dataclass(frozen=True)
 class Neutral(Part):
     """The mean."""
+
+    name = "neutral"
 
     def values(self, estimate: Any, out: Any) -> Any:
         """Compute the values `[..., A]` to act by from outputs `[..., A, *]`."""
@@ -19,6 +21,7 @@ class Neutral(Part):
 class CVaR(Neutral):
     """The mean of the worst share `level` of returns: conditional value at risk (Dabney et al., 2018b)."""
 
+    name = "cvar"
     level: float
 
     def __post_init__(self) -> None:

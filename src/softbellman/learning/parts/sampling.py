@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from softbellman.learning.parts.base import Part
+from softbellman.learning.parts.part import Part
 
 
 @dataclass(frozen=True)
 class Uniform(Part):
     """Every transition alike, with replacement."""
+
+    name = "uniform"
 
     def weights(self, density: Any, updates: Any) -> Any:
         """Compute the weights `[B]` of losses; None: all alike.

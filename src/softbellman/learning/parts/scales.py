@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from softbellman.learning.networks import Network
-from softbellman.learning.parts.base import Part, require
+from softbellman.learning.parts.part import Part, require
 
 _LAYER = "scale"
 _SMALLEST, _LARGEST = 1e-4, 1e6  # of a standard deviation
@@ -16,6 +16,8 @@ _SMALLEST, _LARGEST = 1e-4, 1e6  # of a standard deviation
 @dataclass(frozen=True)
 class Raw(Part):
     """The units of the rewards."""
+
+    name = "raw"
 
     def scaled(self, network: Network) -> Network:
         """Put a network into these units."""
@@ -34,10 +36,11 @@ class Raw(Part):
 class PopArt(Raw):
     """Targets of mean 0 and deviation 1, outputs preserved (van Hasselt et al., 2016).
 
-    The network's layer `scale` holds `mean` and `square`, running means of the targets and of their squares; outputs are
-    `deviation * raw + mean`, and whenever these move, the last layer is rescaled so that outputs stay.
+    The network's layer `scale` holds `mean` and `square`, running means of the targets and of their squares; outputs
+    are `deviation * raw + mean`, and whenever these move, the last layer is rescaled so that outputs stay.
     """
 
+    name = "popart"
     rate: float
 
     def __post_init__(self) -> None:

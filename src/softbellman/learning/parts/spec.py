@@ -1,12 +1,10 @@
-"""Specs of parts: from text such as `gap(0.9)` to a value of one table, and back."""
+"""Specs of parts: from text such as `gap(0.9)` to a value of one table."""
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from softbellman.arguments import nearest
-from softbellman.operators.core import Operator
 from softbellman.operators.spec import SpecError, name_and_arguments, parse
 from softbellman.references import found, is_reference
 
@@ -53,16 +51,6 @@ def read_part(role: str, spec: str, factories: Mapping[str, Callable[..., Any]],
     return made
 
 
-def write_part(part: Any, names: Mapping[type, str]) -> str:
-    """Write a part as a spec that `read_part` reads back to an equal one."""
-    name = names.get(type(part), f"{type(part).__module__}:{type(part).__qualname__}")
-    own = dataclasses.fields(part)
-    given = [getattr(part, field.name) for field in own]
-    while given and given[-1] == own[len(given) - 1].default:
-        given.pop()
-    return f"{name}({', '.join(map(_text, given))})" if given else name
-
-
 def _argument(word: str) -> Any:
     if word in WORDS:
         return word
@@ -71,9 +59,3 @@ def _argument(word: str) -> Any:
     except ValueError:
         return parse(word)
     return int(word) if word.lstrip("+-").isdigit() else number
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str | Operator):
-        return str(value)
-    return repr(value).removesuffix(".0").replace("e+", "e")

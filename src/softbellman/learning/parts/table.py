@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from softbellman.learning.parts import copies, estimates, exploration, gaps, risks, sampling, scales, tightening
-from softbellman.learning.parts.base import Part
-from softbellman.learning.parts.heads import Duelling, Linear, NoNoise, Noisy
-from softbellman.learning.parts.spec import read_part, write_part
+from softbellman.learning.parts.heads import Duelling, Linear, Noisy, NoNoise
+from softbellman.learning.parts.part import Part
+from softbellman.learning.parts.spec import read_part
 
 
 class Role(NamedTuple):
@@ -48,9 +48,6 @@ ROLES: dict[str, Role] = {
     ),
     "risk": Role(risks.Neutral, {"neutral": risks.Neutral, "cvar": risks.CVaR}),
 }
-_NAMES = {
-    factory: name for role in ROLES.values() for name, factory in role.factories.items() if isinstance(factory, type)
-}
 
 
 def part(role: str, spec: str) -> Any:
@@ -64,8 +61,3 @@ def part(role: str, spec: str) -> Any:
         ('gap(0.9)', 'policy(softmax(5))')
     """
     return read_part(role, spec, ROLES[role].factories, ROLES[role].kind)
-
-
-def spelled(given: Part) -> str:
-    """Write a part as a spec that `part` reads back to an equal one."""
-    return write_part(given, _NAMES)

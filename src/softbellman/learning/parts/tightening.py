@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from softbellman.learning.parts.base import Part
+from softbellman.learning.parts.part import Part
 
 
 @dataclass(frozen=True)
 class Loose(Part):
     """No bounds."""
 
+    name = "none"
     steps = 0  # looked at before and behind a transition
 
     def penalty(self, taken: Any, window: Any, values: Any) -> Any:
