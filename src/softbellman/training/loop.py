@@ -26,7 +26,7 @@ from softbellman.training import streams
 from softbellman.training.checkpoint import Checkpoint, Damaged, State
 from softbellman.training.counts import Clock
 from softbellman.training.evaluation import TestPhase
-from softbellman.training.lanes import lane_of, stack
+from softbellman.training.lanes import lane_of, over_lanes, stack
 from softbellman.training.measurement import COMMON_SEED, Ruler, common_states
 from softbellman.training.metrics import Row
 from softbellman.training.settings import LoopSettings
@@ -263,12 +263,16 @@ class Loop:
         updates = min(updates, period - self.updates % period)
         for number, stage in enumerate(self.stages):
             if self.updates % period == 0:
-                self.learners[number] = learner.copy_target(self.learners[number], self.recipe)
+                self.learners[number] = self._copied(self.learners[number])
             self.learners[number] = stage.learn(
                 self.learners[number], self._operators[number], self.clock, updates, steps
             )
         self.clock = self.clock._replace(agent_steps=self.agent_steps + updates * steps, updates=self.updates + updates)
         self._note_lost()
+
+    def _copied(self, state: LearnerState) -> LearnerState:
+        """Copies the online networks of a block into the target networks."""
+        return over_lanes(partial(learner.copy_target, recipe=self.recipe), self._width)(state)
 
     def _note_lost(self) -> None:
         moments = [moment for stage in self.stages for moment in stage.lost_at()]

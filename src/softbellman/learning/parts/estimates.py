@@ -144,7 +144,7 @@ class _Mix(Value):
 
     def values(self, out: Any) -> Any:
         """Combine the heads: `[..., A]`."""
-        return jnp.sum(out * self._shares, axis=-1)
+        return out @ self._shares
 
     def losses(self, taken: Any, target: Any, delta: float, unit: Any = None) -> tuple[Any, Any]:
         """Compute the loss of the combination."""
@@ -208,7 +208,7 @@ class Quantiles(Value):
     def lower_tail(self, out: Any, level: float) -> Any:
         """Take the mean of the lowest quantiles, the last of them in part."""
         share = jnp.clip(level * self.size - jnp.arange(self.size), 0.0, 1.0)
-        return jnp.sum(jnp.sort(out, axis=-1) * share, axis=-1) / (level * self.size)
+        return jnp.sort(out, axis=-1) @ share / (level * self.size)
 
     def target(self, operator: Any, reward: Any, discount: Any, out: Any, q_select: Any, where: Any = None) -> Law:
         """Compute the law of the targets."""
@@ -220,7 +220,7 @@ class Quantiles(Value):
         middle = (jnp.arange(self.size, dtype=taken.dtype) + 0.5) / self.size
         error = target.atoms[:, None, :] - taken[:, :, None]
         slope = jnp.abs(middle[None, :, None] - (error < 0))
-        losses = jnp.sum(slope * huber(error, delta) / delta * target.weights[:, None, :], axis=(1, 2))
+        losses = jnp.sum(slope * huber(error, delta) * target.weights[:, None, :], axis=(1, 2))
         return losses, losses
 
 
@@ -254,7 +254,7 @@ class Categorical(Value):
 
     def values(self, out: Any) -> Any:
         """Take the mean of the atoms: `[..., A]`."""
-        return jnp.sum(jax.nn.softmax(out, axis=-1) * self.support, axis=-1)
+        return jax.nn.softmax(out, axis=-1) @ self.support
 
     def average(self, outs: Any) -> Any:
         """Average probabilities, and give their logarithms."""
@@ -264,18 +264,18 @@ class Categorical(Value):
         """Take the mean of the lowest returns that have the probability `level` together."""
         p = jax.nn.softmax(out, axis=-1)
         before = jnp.cumsum(p, axis=-1) - p
-        return jnp.sum(jnp.clip(level - before, 0.0, p) * self.support, axis=-1) / level
+        return jnp.clip(level - before, 0.0, p) @ self.support / level
 
     def target(self, operator: Any, reward: Any, discount: Any, out: Any, q_select: Any, where: Any = None) -> Law:
         """Compute the law of the targets, not yet projected."""
         p = jax.nn.softmax(out, axis=-1)
-        q = jnp.sum(p * self.support, axis=-1)
+        q = p @ self.support
         return mixed(operator, reward, discount, self.support[None, None], p, q, q_select, where)
 
     def projected(self, law: Law) -> Any:
         """Share each atom of a law between its neighbours on the support: probabilities `[B, size]`."""
         place = (jnp.clip(law.atoms, self.low, self.high) - self.low) / (self.high - self.low) * (self.size - 1)
-        near = jnp.clip(1.0 - jnp.abs(place[:, :, None] - jnp.arange(self.size)), 0.0, 1.0)
+        near = jnp.clip(1.0 - jnp.abs(place[:, :, None] - jnp.arange(self.size)[None, None]), 0.0, 1.0)
         return jnp.sum(law.weights[:, :, None] * near, axis=1)
 
     def losses(self, taken: Any, target: Any, delta: float, unit: Any = None) -> tuple[Any, Any]:

@@ -37,10 +37,15 @@ def read_part(role: str, spec: str, factories: Mapping[str, Callable[..., Any]],
     else:
         hint = nearest(name, factories)
         raise ValueError(f"{where}: there is no {name!r}{hint}; there are {', '.join(factories)}")
+    if not callable(factory):
+        raise ValueError(f"{where}: {name} is a {type(factory).__name__}, and must make a {kind.__name__}")
     try:
-        inspect.signature(factory).bind(*arguments)
+        signature = inspect.signature(factory)
+        signature.bind(*arguments)
+    except ValueError:  # one of Python's own, which keeps its signature to itself
+        pass
     except TypeError:
-        wanted = ", ".join(inspect.signature(factory).parameters) or "no argument"
+        wanted = ", ".join(signature.parameters) or "no argument"  # pyright: ignore[reportPossiblyUnbound]
         raise ValueError(f"{where}: {name} takes {wanted}, and was given {len(arguments) or 'none'}") from None
     try:
         made = factory(*arguments)

@@ -1,0 +1,67 @@
+"""Specs of parts: round trips, and every fault told of."""
+
+import pytest
+
+from softbellman.learning.parts.gaps import Gap
+from softbellman.learning.parts.table import ROLES, part
+from softbellman.learning.settings import RecipeSettings
+
+SPECS = {
+    "gap": ["none", "gap(0.9)", "gap(0.9, 1)", "persistent(0.5)", "persistent_pfrl(0.5)", "persistent_q(0.1)"],
+    "target": ["latest", "past(10)", "past(3, min)"],
+    "estimate": ["value", "quantiles(51)", "categorical(51, -10, 10)", "ensemble(5)", "ensemble(4, mix)"],
+    "head": ["linear", "duelling"],
+    "noise": ["none", "noisy", "noisy(0.1)"],
+    "scale": ["raw", "popart(0.0003)"],
+    "exploration": ["epsilon", "policy(mellowmax(5))", "policy(double(max))"],
+    "risk": ["neutral", "cvar(0.25)"],
+}
+
+
+class Wide(Gap):
+    """A gap of one's own."""
+
+
+@pytest.mark.parametrize(("role", "spec"), [(role, spec) for role, specs in SPECS.items() for spec in specs])
+def test_a_spec_reads_back_to_itself(role, spec):
+    made = part(role, spec)
+    assert str(made) == spec and part(role, str(made)) == made and hash(part(role, spec)) == hash(made)
+
+
+def test_every_role_is_a_field_whose_default_is_its_first_part():
+    fields = {name: getattr(RecipeSettings(), name) for name in ROLES}
+    for role, spec in fields.items():
+        assert type(part(role, spec)) is ROLES[role].kind
+        assert [name for name, factory in ROLES[role].factories.items() if isinstance(factory, type)] == [
+            vars(factory)["name"] for factory in ROLES[role].factories.values() if isinstance(factory, type)
+        ]
+
+
+def test_a_part_of_ones_own_is_found_by_its_reference():
+    made = part("gap", f"{__name__}:Wide")
+    assert isinstance(made, Wide) and str(made) == f"{__name__}:Wide"
+
+
+@pytest.mark.parametrize(
+    ("role", "spec", "message"),
+    [
+        ("gap", "gapp(0.9)", "there is no 'gapp'; did you mean gap"),
+        ("gap", "gap", "gap takes alpha, ceiling, and was given none"),
+        ("gap", "gap(0.9, 1, 2)", "was given"),
+        ("gap", "gap(2)", "alpha (2) must be in 0 .. 1"),
+        ("gap", "gap(max)", "gap(max)"),
+        ("gap", "gap(0.9", "neither a name nor name(arguments)"),
+        ("gap", "", "neither a name nor name(arguments)"),
+        ("gap", "past(10, mean)", "there is no 'past'"),
+        ("estimate", "categorical(51)", "categorical takes size, low, high"),
+        ("estimate", "quantiles(x)", "Unknown operator 'x'"),
+        ("exploration", "policy(5)", "is no operator"),
+        ("gap", "builtins:dict", "made a dict, and must make a Gap"),
+        ("gap", "math:pi", "pi is a float, and must make a Gap"),
+        ("gap", "no_such_module:Gap", "cannot import no_such_module"),
+    ],
+)
+def test_faults_are_told_of(role, spec, message):
+    with pytest.raises(ValueError, match=f"recipe.{role} ") as told:
+        part(role, spec)
+    assert message in str(told.value) and "\n" not in str(told.value)

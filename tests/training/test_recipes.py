@@ -1,0 +1,127 @@
+"""Recipes in training: both stages alike, exact resume, and the probes solved."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from softbellman import operators as ops
+from softbellman.config import NetworkSettings
+from softbellman.envs.hosted import HostedEnv
+from softbellman.learning.parts.copies import Past
+from softbellman.learning.parts.estimates import Categorical, Ensemble, Quantiles
+from softbellman.learning.parts.exploration import Policy
+from softbellman.learning.parts.gaps import AdvantageGap, PersistentAdvantageGap
+from softbellman.learning.parts.heads import Duelling, Noisy
+from softbellman.learning.parts.risks import CVaR
+from softbellman.learning.parts.scales import PopArt
+from softbellman.learning.recipe import Recipe
+from softbellman.learning.settings import LearnerSettings
+from softbellman.running.build import make_network
+from softbellman.training.checkpoint import Checkpoint, save
+from softbellman.training.device_stage import device_loop
+from softbellman.training.host_stage import host_loop
+from softbellman.training.lanes import Run
+
+from . import device_probes, probes
+
+SOFTMAX = ops.softmax(5.0)
+RECIPES = {
+    "plain": {},
+    "munchausen": {"gap": AdvantageGap(0.9, 1.0)},
+    "persistent": {"gap": PersistentAdvantageGap(0.5)},
+    "averaged": {"target": Past(3, "mean")},
+    "lowest of copies": {"target": Past(3, "min")},
+    "maxmin": {"estimate": Ensemble(3, "min")},
+    "mix": {"estimate": Ensemble(3, "mix")},
+    "quantiles": {"estimate": Quantiles(11)},
+    "categorical": {"estimate": Categorical(41, -2.0, 6.0)},
+    "duelling": {"head": Duelling()},
+    "noisy": {"noise": Noisy(0.5)},
+    "popart": {"scale": PopArt(0.01)},
+    "policy": {"exploration": Policy(ops.mellowmax(5.0))},
+    "risk": {"estimate": Quantiles(11), "risk": CVaR(0.25)},
+    "together": {
+        "estimate": Quantiles(5),
+        "head": Duelling(),
+        "noise": Noisy(0.5),
+        "target": Past(2, "mean"),
+        "gap": AdvantageGap(0.3),
+        "exploration": Policy(ops.softmax(3.0)),
+    },
+}
+
+
+def recipe_of(settings: LearnerSettings, obs_shape, num_actions, *, head=None, noise=None, **parts) -> Recipe:
+    plain = Recipe(None, settings.update, **parts)
+    more = {name: part for name, part in (("head", head), ("noise", noise)) if part is not None}
+    kind = NetworkSettings(kind="mlp", hidden=(8,))
+    network = make_network(kind, 1.0, obs_shape, num_actions, units=plain.scale, outputs=plain.estimate.outputs, **more)
+    return replace(plain, network=network)
+
+
+ROUNDED = ("quantiles", "duelling", "risk", "together")
+"""Recipes whose sums XLA fuses differently in the two stages' programs, so that they agree to float32 rounding."""
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_both_stages_move_a_recipe_on_alike_and_it_goes_on_where_it_was_stopped(name, tmp_path):
+    """Over copies of the target network, in a block of two: bit for bit, but for the sums of some."""
+    settings = replace(device_probes.LEARNER, replay_capacity=2_000)
+    loop, env = replace(device_probes.LOOP, block_width=2), device_probes.Corridor()
+    runs = [Run(ops.double(ops.softmax(2.0)), 0), Run(ops.double(ops.softmax(9.0)), 1)]
+
+    def make_env(seed, training):
+        return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
+
+    def make_recipe(obs_shape, num_actions):
+        return recipe_of(settings, obs_shape, num_actions, **RECIPES[name])
+
+    def on_device():
+        return device_loop(runs, env, make_env, make_recipe, settings, loop)
+
+    first, on_host = on_device(), host_loop(runs, make_env, make_recipe, settings, loop)
+    for each in (first, on_host):
+        each.advance(400)
+        each.check_losses()
+    assert first.updates > 80
+    assert_alike(first, on_host, 2e-4 if name in ROUNDED else 0.0)
+    save(tmp_path / "state.safetensors", first.snapshot())
+    again = on_device()
+    assert again.restore(Checkpoint(tmp_path / "state.safetensors")) == []
+    for each in (first, again):
+        each.advance(200)
+    assert_alike(first, again)
+    moved = [np.asarray(leaf) for leaf in jax.tree.leaves(first.params(0))]
+    assert all(np.isfinite(leaf).all() for leaf in moved)
+
+
+def assert_alike(one, other, tolerance=0.0):
+    for index, run in enumerate(one.runs):
+        for ours, theirs in zip(jax.tree.leaves(one.state(index)), jax.tree.leaves(other.state(index)), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance, err_msg=str(run))
+
+
+LEARNED = {
+    name: parts for name, parts in RECIPES.items() if name not in ("munchausen", "persistent", "risk", "together")
+}
+
+
+@pytest.mark.parametrize("operator", [ops.maximum(), SOFTMAX], ids=str)
+@pytest.mark.parametrize("name", LEARNED)
+def test_every_part_that_has_the_operators_fixed_point_learns_it(name, operator):
+    """Two steps, the second of which pays 0 or 1: their values are the operator's of 0 and 1, discounted, 0 and 1."""
+    tables = {"successor": [[1, 1], [0, 0]], "terminal": [[False, False], [True, True]]}
+    env = probes.TableEnv([[0, 0], [0, 1]], **tables, num_envs=8)
+    settings = replace(probes.LEARNER, epsilon_end=1.0, update_period_steps=8, target_period_updates=25)
+    loop = replace(probes.LOOP, num_envs=8, steps=8_000, epoch_steps=8_000)
+
+    def make_recipe(obs_shape, num_actions):
+        return recipe_of(settings, obs_shape, num_actions, **RECIPES[name])
+
+    trained = host_loop([Run(operator, 0)], lambda *_: env, make_recipe, settings, loop)
+    trained.advance(4_000)
+    q = trained.recipe.q(trained.params(0), np.eye(2, dtype=np.float32))
+    ahead = probes.GAMMA * float(operator(np.array([0.0, 1.0])))
+    np.testing.assert_allclose(q, [[ahead, ahead], [0, 1]], atol=0.05 if "noise" in RECIPES[name] else 0.02)
