@@ -127,7 +127,7 @@ def synthetic(
     Args:
         folder: where to; it must be new.
         environments: names of the environments; their scores are the same.
-        operators: specs of the operators.
+        operators: specs of the operators, or arms as text.
         seeds: the seeds.
         phases: test phases of a run that ends.
         frames: frames of an agent step.
@@ -140,9 +140,10 @@ def synthetic(
         config = configs.replaced(config, name, value)
     facts = {environment: {"environment": environment, "num_actions": 6} for environment in environments}
     command = ["compare", *environments, "--operators", *operators, "--seeds", str(len(seeds))]
-    study = Study.create(folder, environments, [ops.parse(spec) for spec in operators], seeds, config, facts, command)
+    arms = [configs.as_arm(text) for text in operators]
+    study = Study.create(folder, environments, arms, seeds, config, facts, command)
     for run in study.runs:
-        number, end = list(operators).index(run.operator), (ends or {}).get((run.operator, run.seed), "finished")
+        number, end = study.operators.index(run.operator), (ends or {}).get((run.operator, run.seed), "finished")
         writer = RunWriter(run, columns())
         rows = [row(phase, phases, number, run.seed, frames) for phase in range(1, phases + 1)]
         for each in rows[: phases if end == "finished" else phases // 2]:

@@ -26,7 +26,7 @@ ALLOWED = {
     "envs.mdp": {"tabular", "operators"},
     "learning": {"operators", "envs.step", "memory", "arguments", "references"},
     "training": {"operators", "envs", "learning", "faults"},
-    "config": {"envs", "learning.settings", "training.settings", "arguments", "references"},
+    "config": {"operators", "envs", "learning.settings", "training.settings", "arguments", "references"},
     "study": {"operators", "training", "config", "memory", "arguments", "extras", "faults", "references"},
     "study.store": {
         "operators",
@@ -63,7 +63,7 @@ ALLOWED = {
         *("arguments", "extras", "faults", "references"),
     },
     "doctor": {"envs", "extras", "learning", "memory", "running", "study"},
-    "__init__": {"operators", "tabular", "study", "running", "report"},
+    "__init__": {"operators", "tabular", "config", "study", "running", "report"},
     "__main__": {"cli"},
 }
 

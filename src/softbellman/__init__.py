@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 from softbellman import operators
 
 if TYPE_CHECKING:
+    from softbellman.config.arms import arm
     from softbellman.running.compare import compare, train
     from softbellman.study.store import Study
     from softbellman.tabular import FiniteMDP, solve
 
-__all__ = ["FiniteMDP", "Study", "__version__", "compare", "operators", "solve", "train"]
+__all__ = ["FiniteMDP", "Study", "__version__", "arm", "compare", "operators", "solve", "train"]
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,10 @@ def __getattr__(name: str) -> Any:
         from softbellman import tabular
 
         return getattr(tabular, name)
+    if name == "arm":
+        from softbellman.config import arms
+
+        return arms.arm
     if name in ("compare", "train"):
         from softbellman.running import compare
 

@@ -10,6 +10,7 @@ import pytest
 from softbellman.analysis.curves import align, collect_curves, interquartile_band, mean_band, steps_to_reach
 from softbellman.analysis.records import Records
 from softbellman.analysis.statistics import bootstrap_interval, interquartile_mean, mean_interval
+from softbellman.config import Arm
 from softbellman.study.runs import RunPath
 
 NAN = np.nan
@@ -118,8 +119,8 @@ def test_a_studys_curves_are_those_of_its_finished_runs(tmp_path):
             values = ("", "") if seed == 3 else (seed, len(game + operator))
             rows = [f"{10 * n},{value}" for n, value in enumerate(values, start=1)]
             (path / "metrics.csv").write_text("\n".join(["agent_steps,gradient_norm", *rows]) + "\n")
-            runs.append(RunPath(path, game, operator, seed))
-    runs.append(RunPath(tmp_path / "not-begun", "g/a", "max", 9))
+            runs.append(RunPath(path, game, Arm(operator), seed))
+    runs.append(RunPath(tmp_path / "not-begun", "g/a", Arm("max"), 9))
     records = Records.read(SimpleNamespace(path=tmp_path, runs=runs, environments=[]))
     found = collect_curves(records, "gradient_norm", "max", "g/b")
     assert list(found) == [0]  # seed 3 finished, but has no value

@@ -10,6 +10,7 @@ import pytest
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Scores, aggregate, best_score, collect, summarise
 from softbellman.analysis.statistics import bootstrap_interval, interquartile_mean, mean_interval
+from softbellman.config import Arm
 from softbellman.study.runs import RunPath
 
 NAN = np.nan
@@ -21,7 +22,7 @@ def records_of(folder, runs):
     paths = []
     for (game, operator, seed), (state, returns) in runs.items():
         path = folder / f"{game}-{operator}-{seed}".replace("/", "-")
-        paths.append(RunPath(path, game, operator, seed))
+        paths.append(RunPath(path, game, Arm(operator), seed))
         if state is not None:
             path.mkdir(parents=True)
             (path / "status.json").write_text(json.dumps({"state": state}))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from softbellman import operators as ops
-from softbellman.config import Config, replaced
+from softbellman.config import Arm, Config, replaced
 from softbellman.running import group_training as groups
 from softbellman.running.engines import Event
 from softbellman.running.launch import compose, find_work, launch, outcome
@@ -23,7 +23,7 @@ from softbellman.study.writer import write_status
 
 def runs(operators, seeds):
     cells = itertools.product(operators, range(seeds))
-    return [RunPath(Path(f"{operator}/{seed}"), "gym/X-v0", operator, seed) for operator, seed in cells]
+    return [RunPath(Path(f"{operator}/{seed}"), "gym/X-v0", Arm(operator), seed) for operator, seed in cells]
 
 
 @pytest.mark.parametrize(

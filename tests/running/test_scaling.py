@@ -193,7 +193,7 @@ def test_an_old_comparison_grows_and_a_changed_scale_is_another_study(tmp_path, 
     comparison = prepare(["gym/Bits-v0"], [ops.maximum()], [0], config)
 
     def study(folder, **facts):
-        asked = (comparison.environments, comparison.operators, [0], config, comparison.facts, [])
+        asked = (comparison.environments, comparison.arms, [0], config, comparison.facts, [])
         return forget_scale(Study.create(tmp_path / folder, *asked, workers=1), **facts)
 
     old = study("old")

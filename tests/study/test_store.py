@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from softbellman import operators as ops
-from softbellman.config import Config
+from softbellman.config import Arm, Config
 from softbellman.operators.spec import plain
 from softbellman.study.files import load_params, read_metrics, save_params, write_atomically
 from softbellman.study.provenance import changes, provenance
@@ -191,7 +191,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_rows_are_readable_one_by_one_as_they_come(tmp_path):
-    run = RunPath(tmp_path / "run", "gym/X-v0", "max", 0)
+    run = RunPath(tmp_path / "run", "gym/X-v0", Arm("max"), 0)
     writer = RunWriter(run, ("epoch", "score", "loss"))
     assert json.loads((run.path / "status.json").read_text()) == {"state": "running"}
     assert read_metrics(run.path / "metrics.csv")["epoch"].shape == (0,)
@@ -206,7 +206,7 @@ def test_rows_are_readable_one_by_one_as_they_come(tmp_path):
 
 
 def test_the_best_parameters_are_those_of_the_highest_score_and_the_final_ones_the_last(tmp_path):
-    writer = RunWriter(RunPath(tmp_path / "run", "gym/X-v0", "max", 0), ("epoch",))
+    writer = RunWriter(RunPath(tmp_path / "run", "gym/X-v0", Arm("max"), 0), ("epoch",))
     for step, score in ((100, 1.0), (200, 3.0), (300, 3.0), (400, 2.0)):
         writer.params({"q": {"w": np.full(2, step)}}, step, step // 4, score)
     for which, step in (("best", 200), ("final", 400)):
@@ -216,7 +216,7 @@ def test_the_best_parameters_are_those_of_the_highest_score_and_the_final_ones_t
 
 
 def test_a_network_without_any_update_is_the_best_only_until_there_is_another(tmp_path):
-    run, columns = RunPath(tmp_path / "run", "gym/X-v0", "max", 0), ("agent_steps", "updates", "test_return")
+    run, columns = RunPath(tmp_path / "run", "gym/X-v0", Arm("max"), 0), ("agent_steps", "updates", "test_return")
 
     def best(writer, step, updates, score):
         writer.row({"agent_steps": step, "updates": updates, "test_return": score})
@@ -230,7 +230,7 @@ def test_a_network_without_any_update_is_the_best_only_until_there_is_another(tm
 
 
 def test_what_cannot_be_written_is_written_with_the_next(tmp_path, monkeypatch):
-    run_writer = RunWriter(RunPath(tmp_path / "run", "gym/X-v0", "max", 0), ("epoch", "test_return"))
+    run_writer = RunWriter(RunPath(tmp_path / "run", "gym/X-v0", Arm("max"), 0), ("epoch", "test_return"))
 
     def full(*_):
         raise OSError(28, "No space left on device")

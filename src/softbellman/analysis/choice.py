@@ -5,7 +5,7 @@ that one, as the paper reports it; the parameter chosen on the other seeds; and 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -61,15 +61,15 @@ class Chosen(NamedTuple):
     fixed: Pick | None
 
 
-def families(operators: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Groups operators that differ in their parameters alone; those that have no such sibling are left out.
+def families(family_of: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Groups operators by family; those that are alone in theirs are left out.
 
-    >>> families(["max", "softmax(1)", "mellowmax(5)", "softmax(5)"])
+    >>> families({"max": "max", "softmax(1)": "softmax", "softmax(5)": "softmax"})
     {'softmax': ('softmax(1)', 'softmax(5)')}
     """
     groups: dict[str, tuple[str, ...]] = {}
-    for operator in operators:
-        groups[family(operator)] = (*groups.get(family(operator), ()), operator)
+    for operator, name in family_of.items():
+        groups[name] = (*groups.get(name, ()), operator)
     return {name: members for name, members in groups.items() if len(members) > 1}
 
 

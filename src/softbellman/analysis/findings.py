@@ -1,6 +1,7 @@
 """Findings of a comparison in one environment: scores, differences and choices, each computed once."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from softbellman.analysis.statistics import (
     paired_difference,
     probability_of_improvement,
 )
+from softbellman.config.arms import noun_of
+from softbellman.study.store import Study
 
 
 class Row(NamedTuple):
@@ -74,8 +77,10 @@ class Found(NamedTuple):
         scores: `[operator, seed]`, the mean of each run's last 10 test phases.
         label: what those are: there may be fewer than 10 phases.
         choices: families of two or more parameters, each three ways.
-        overestimation: for each operator its mean, and the difference to the first; as `last_10` and `difference`.
+        overestimation: for each operator its mean, and the difference to the first, as `last_10` and `difference`; None
+            too where an arm's values are in other units.
         random: what the random policy scored, over its games; None if it was not played.
+        noun: what is compared, an operator or an arm.
     """
 
     environment: str
@@ -85,6 +90,7 @@ class Found(NamedTuple):
     choices: list[Choice]
     overestimation: list[tuple[str, Summary, Paired | None]]
     random: Summary | None
+    noun: str = "operator"
 
 
 class Across(NamedTuple):
@@ -151,18 +157,33 @@ def find(records: Records, environment: str) -> Found:
     overestimation = []
     for operator in over.operators:
         own = over.of(operator, environment)
-        difference = paired_difference(own, over.of(baseline, environment)) if operator != baseline else None
+        alike = operator != baseline and _units(records.study, operator) == _units(records.study, baseline)
+        difference = paired_difference(own, over.of(baseline, environment)) if alike else None
         overestimation.append((operator, summarise(own), difference))
     chance = records.random[environment]
     random = None if chance is None else summarise(chance)
-    chosen = choices(scores, environment)
-    return Found(environment, rows, scores.values[game], scores.label, chosen, overestimation, random)
+    arms = records.study.arms
+    chosen = choices(scores, environment, {name: arm.family for name, arm in arms.items()})
+    noun = noun_of(arms.values())
+    return Found(environment, rows, scores.values[game], scores.label, chosen, overestimation, random, noun)
 
 
-def choices(scores: Scores, environment: str) -> list[Choice]:
-    """Compares each family of operators with the first operator, its parameter chosen in three ways."""
+def _units(study: Study, operator: str) -> tuple[Any, ...]:
+    """Returns settings of an arm without which its values can't be compared with those of another."""
+    learner = study.arms[operator].config(study.config).learner
+    return learner.gamma, learner.reward_clip
+
+
+def choices(scores: Scores, environment: str, family_of: Mapping[str, str]) -> list[Choice]:
+    """Compares each family of operators with the first operator, its parameter chosen in three ways.
+
+    Args:
+        scores: the scores of a study.
+        environment: the environment.
+        family_of: the family of each operator; those of a family differ in the operator's parameters alone.
+    """
     baseline, found = scores.operators[0], []
-    for name, candidates in families(scores.operators).items():
+    for name, candidates in families(family_of).items():
         chosen = choose_parameter(scores, candidates, game=environment)
         ways = [("best on the same runs", chosen.best), ("chosen on the other seeds", chosen.left_out)]
         if chosen.fixed is not None:

@@ -154,7 +154,8 @@ def _options(command: type, prefix: str = "--") -> Iterator[tuple[str, _Option]]
             yield f"{prefix}{word}", _Option(f"{prefix}no-{word}")
             yield f"{prefix}no-{word}", _Option(f"{prefix}{word}")
         elif default is not dataclasses.MISSING:
-            yield f"{prefix}{word}", _option(hints[item.name])
+            aliases = [name for each in get_args(hints[item.name])[1:] for name in getattr(each, "aliases", None) or ()]
+            yield from ((name, _option(hints[item.name])) for name in (f"{prefix}{word}", *aliases))
 
 
 def _option(hint: Any) -> _Option:

@@ -63,7 +63,8 @@ class Train(Training):
         environment: `atari/<game>`, `minatar/<game>`, `mdp/<example>`, `gym/<id>` for any Gymnasium environment with
             discrete actions, or `package.module:function` for a function or class of your own that makes one.
         operator: what a target makes of the next state's values: `max`, `mean`, `softmax(5)` or `softmax:5`,
-            `mellowmax(5)`, `double(softmax(5))`, or `package.module:name` for one of your own.
+            `mellowmax(5)`, `double(softmax(5))`, or `package.module:name` for one of your own; or an arm, as for
+            `compare`.
         seed: seed of the run; 0 if neither this nor `--seeds` is given.
         seeds: seeds of several runs, instead of `--seed`.
         out: directory to make for the study; by default `runs/` and its environment, operator and seed. If the same
@@ -89,7 +90,7 @@ class Compare(Training):
     Attributes:
         environments: one or more environments, as for `train`.
         operators: Bellman operators, each as for `train`: `max softmax:5 double:softmax:5`. All are compared with the
-            first.
+            first. One may have settings of its own, and a label, and is then an arm: `"mine=max, gap=gap(0.9)"`.
         seeds: how many seeds, 0 and up; or, if several numbers are given, the seeds themselves. 5 if neither this nor
             `--seed` is given.
         seed: one seed, instead of `--seeds`.
@@ -103,7 +104,7 @@ class Compare(Training):
     """
 
     environments: Annotated[tuple[str, ...], Positional, arg(metavar="ENV [ENV ...]")]
-    operators: tuple[str, ...] = ("max", "softmax(5)", "mellowmax(5)")
+    operators: Annotated[tuple[str, ...], arg(aliases=("--arms",))] = ("max", "softmax(5)", "mellowmax(5)")
     seeds: DisallowNone[tuple[int, ...] | None] = None
     seed: _Integer = None
     out: _Path = None

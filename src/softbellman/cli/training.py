@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from softbellman import operators as ops
 from softbellman.cli.commands import Compare, Doctor, Resume, Train
 from softbellman.cli.process import leave_memory_of_the_gpu, set_up_xla
 from softbellman.cli.results import print_findings, print_scores
 from softbellman.cli.tables import complain, print_lines, print_settings, written
-from softbellman.config import budgets
+from softbellman.config import Arm, as_arm, budgets
 from softbellman.operators.spec import plain
 from softbellman.running.engines import HERE, LOCAL
 from softbellman.running.stopping import EXIT_CODE
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 def train(command: Train) -> int:
     """Trains one operator; the exit code is 1 if a run failed or diverged, and 130 if it was stopped."""
     seeds = _seeds(command, (0,))
-    operator = ops.parse(command.operator)
-    name = f"{plain(command.environment)}-{plain(str(operator))}-seed-{'-'.join(map(str, seeds))}"
-    return _begin(command, [command.environment], [operator], seeds, command.out or Path("runs") / name)
+    arm = as_arm(command.operator)
+    name = f"{plain(command.environment)}-{plain(arm.name)}-seed-{'-'.join(map(str, seeds))}"
+    return _begin(command, [command.environment], [arm], seeds, command.out or Path("runs") / name)
 
 
 def compare(command: Compare) -> int:
@@ -36,7 +35,7 @@ def compare(command: Compare) -> int:
     return _begin(
         command,
         command.environments,
-        [ops.parse(spec) for spec in command.operators],
+        [as_arm(text) for text in command.operators],
         seeds,
         command.out,
         workers=command.workers,
@@ -55,7 +54,7 @@ def _seeds(command: Train | Compare, otherwise: Sequence[int]) -> Sequence[int]:
 def _begin(
     command: Train | Compare,
     environments: Sequence[str],
-    operators: Sequence[Any],
+    arms: Sequence[Arm],
     seeds: Sequence[int],
     out: Path | None,
     *,
@@ -70,7 +69,7 @@ def _begin(
     _set_up(command.engine, command.threads, begun, deterministic=command.deterministic)
     from softbellman.running.comparison import prepare, resources_for
 
-    comparison = prepare(environments, operators, seeds, command.config, steps=command.steps, frames=command.frames)
+    comparison = prepare(environments, arms, seeds, command.config, steps=command.steps, frames=command.frames)
     if command.log is not None:
         comparison = comparison.logging(command.log)
     out = out or comparison.default_out
@@ -109,7 +108,7 @@ def resume(command: Resume) -> int:
     _set_up(engine, command.threads, study)
     from softbellman.running.comparison import prepare, resources_for
 
-    comparison = prepare(study.environments, [ops.parse(spec) for spec in study.operators], study.seeds, study.config)
+    comparison = prepare(study.environments, list(study.arms.values()), study.seeds, study.config)
     resources = resources_for(comparison.cells, command.workers, command.threads, study, engine=engine)
     return _train(
         comparison,

@@ -3,6 +3,7 @@
 Nothing here imports JAX or a game, so that a command line can read, check and print a configuration at once.
 """
 
+from softbellman.config.arms import Arm, arm, as_arm, parse_arm
 from softbellman.config.presets import PRESETS, Preset, common_preset, default_preset, preset, sources
 from softbellman.config.settings import (
     CheckpointSettings,
@@ -19,10 +20,13 @@ from softbellman.config.settings import (
 
 __all__ = [
     "PRESETS",
+    "Arm",
     "CheckpointSettings",
     "Config",
     "NetworkSettings",
     "Preset",
+    "arm",
+    "as_arm",
     "checked",
     "common_preset",
     "config_from",
@@ -30,6 +34,7 @@ __all__ = [
     "default_preset",
     "effective",
     "fields",
+    "parse_arm",
     "preset",
     "replaced",
     "sources",

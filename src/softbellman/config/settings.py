@@ -127,10 +127,14 @@ def with_settings(config: Config, values: Mapping[str, Any]) -> Config:
     for path, value in values.items():
         if path not in known:
             raise ValueError(f"unknown field {path!r}{nearest(path, known)}; it may be of another version")
-        section, _, name = path.partition(".")
-        kind = get_type_hints(type(getattr(config, section)))[name]
-        config = replaced(config, path, _of_kind(kind, value, path))
+        config = replaced(config, path, _of_kind(kind_of(path), value, path))
     return config
+
+
+def kind_of(path: str) -> Any:
+    """Returns the kind of a field, such as `float | None`, by its dotted name."""
+    section, _, name = path.partition(".")
+    return get_type_hints(type(getattr(Config(), section)))[name]
 
 
 def config_from(record: Mapping[str, Any]) -> Config:

@@ -84,7 +84,7 @@ def name_and_arguments(spec: str) -> tuple[str, list[str]]:
     if head is None:
         raise SpecError(f"{spec!r} is neither a name nor name(arguments)")
     text = (head[2] or "")[1:-1].strip()
-    return head[1], _split(spec, text) if text else []
+    return head[1], split(spec, text) if text else []
 
 
 def as_operator(given: Any) -> Operator:
@@ -152,7 +152,7 @@ def _numbers_apart(spec: str) -> tuple[str, tuple[str, ...]]:
     if head is None or not head[2]:
         return spec, ()
     try:
-        parts = [_numbers_apart(part) for part in _split(spec, head[2][1:-1])]
+        parts = [_numbers_apart(part) for part in split(spec, head[2][1:-1])]
     except SpecError:
         return spec, ()
     rest = ", ".join(name for name, _ in parts if name)
@@ -216,10 +216,10 @@ def _arguments(spec: str, text: str) -> list[Any]:
         raise SpecError(f"{spec!r}: a parenthesis is not closed, or something follows it. {ALLOWED}")
     elif text:
         raise SpecError(f"{spec!r}: cannot read {text!r}. {ALLOWED}")
-    return [_argument(spec, part) for part in _split(spec, text)] if text else []
+    return [_argument(spec, part) for part in split(spec, text)] if text else []
 
 
-def _split(spec: str, text: str) -> list[str]:
+def split(spec: str, text: str) -> list[str]:
     """Split at the commas outside all parentheses."""
     parts, depth = [""], 0
     for letter in text:

@@ -49,7 +49,7 @@ def calibrate(comparison: Comparison, resources: Resources) -> Calibration:
     environment, workers, width = comparison.environments[0], resources.workers, comparison.config.loop.block_width
     steps = DEVICE_STEPS if is_device(environment) else HOST_STEPS
     config = _shortened(comparison.config, steps)
-    short = prepare([environment], comparison.operators[:1], range(workers * width), config)
+    short = prepare([environment], comparison.arms[:1], range(workers * width), config)
     load, cores = os.getloadavg()[0], available_cores()
     with tempfile.TemporaryDirectory(prefix="softbellman-") as folder:
         study = train_comparison(short, Path(folder) / "study", resources, quiet=True)

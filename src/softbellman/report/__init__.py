@@ -148,7 +148,8 @@ def _pictures(records: Records, found: Found, curves: dict[Panel, list[Curves]],
     if rows:
         label = found.label.removeprefix("test score, ")
         meaning = f"{label[0].upper()}{label[1:]}; pale dots are runs, the line is the 95% interval of their mean."
-        made.insert(1, _picture(f"{plain(environment)}-scores", "Scores compared", meaning, draw_scores, [], folder))
+        name, added = f"{plain(environment)}-scores", pictures.height_added(row[1] for row in rows)
+        made.insert(1, _picture(name, "Scores compared", meaning, draw_scores, [], folder, added))
     return made
 
 
@@ -175,9 +176,10 @@ def _picture(
     draw: Callable[[Any, str], str],
     operators: list[tuple[int, str]],
     folder: Path,
+    added: float = 0.0,
 ) -> Picture:
-    """Draws a picture for the page, and writes it with title and legend into a file of its own."""
-    figure = pictures.new_figure(*_SIZE)
+    """Draws a picture for the page, `added` inches higher, and writes it with title and legend into its own file."""
+    figure = pictures.new_figure(_SIZE[0], _SIZE[1] + added)
     from matplotlib import rc_context
 
     with rc_context({"font.size": 11}):

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from softbellman.analysis.records import Records
-from softbellman.config import effective
+from softbellman.config import effective, fields
+from softbellman.config.arms import joined, noun_of
 from softbellman.report.wording import count
 from softbellman.study.store import Study
 
@@ -16,7 +17,7 @@ def facts(records: Records) -> Iterator[tuple[str, str]]:
     study = records.study
     learner, loop, made = study.config.learner, study.config.loop, study.record["provenance"]
     yield "environments" if len(study.environments) > 1 else "environment", ", ".join(study.environments)
-    yield "operators", ", ".join(study.operators)
+    yield f"{noun_of(study.arms.values())}s", joined(study.arms.values())
     yield "seeds", ", ".join(map(str, study.seeds))
     ends = [{name: column[-1] for name, column in record.table.items()} for record in records.runs if record.rows]
     last = max(ends, key=_steps)
@@ -50,14 +51,20 @@ def facts(records: Records) -> Iterator[tuple[str, str]]:
 
 
 def settings(study: Study) -> list[tuple[str, str]]:
-    """Lists what each environment says of itself, and every setting that has an effect."""
+    """Lists what each environment says of itself, and every setting that has an effect, with those of arms below it."""
     listing = [
         (f"{environment}: {name}", _text(value))
         for environment in study.environments
         for name, value in study.record["environment_facts"].get(environment, {}).items()
         if name != "environment"
     ]
-    return listing + [(name, _text(value)) for name, value in effective(study.config, study.environments)]
+    configs = [study.config, *(arm.config(study.config) for arm in study.arms.values())]
+    used = {name for config in configs for name, _ in effective(config, study.environments)}
+    for path, value in fields(study.config):
+        listing += [(path, _text(value))] if path in used else []
+        for arm in study.arms.values():
+            listing += [(f"{path} of {arm.name}", _text(own)) for changed, own in arm.changes if changed == path]
+    return listing
 
 
 def commands(study: Study) -> str:

@@ -9,6 +9,7 @@ from softbellman.analysis.findings import Across, Found
 from softbellman.analysis.records import Record, Records
 from softbellman.analysis.scores import SUMMARIES, Summary, collect
 from softbellman.analysis.statistics import Interval, Paired
+from softbellman.config.arms import noun_of
 from softbellman.report.pictures import look
 from softbellman.report.wording import decimals, ends, number, signed
 from softbellman.study.store import Study
@@ -68,7 +69,7 @@ def of_operators(found: Found, operators: dict[str, Operator]) -> list[Line]:
             _mean("last", row.last, digits),
             _mean("overestimation", overestimation, over_digits),
         ]
-        lines.append(Line("operator", row.operator, operators[row.operator], cells))
+        lines.append(Line(found.noun, row.operator, operators[row.operator], cells))
     return lines
 
 
@@ -82,7 +83,7 @@ def of_choices(found: Found) -> list[Line]:
             None,
             [
                 Cell("parameter", choice.way, text=True),
-                Cell("operator", choice.chosen, text=True),
+                Cell(found.noun, choice.chosen, text=True),
                 _mean("last 10", choice.scores, digits),
                 _difference(baseline, choice.difference, digits),
             ],
@@ -91,8 +92,8 @@ def of_choices(found: Found) -> list[Line]:
     ]
 
 
-def of_games(games: Sequence[Across], operators: dict[str, Operator]) -> list[Line]:
-    """Writes the table of operators over all environments."""
+def of_games(games: Sequence[Across], operators: dict[str, Operator], noun: str) -> list[Line]:
+    """Writes the table of operators, or of what `noun` says, over all environments."""
     lines = []
     for row in games:
         cells = [
@@ -102,7 +103,7 @@ def of_games(games: Sequence[Across], operators: dict[str, Operator]) -> list[Li
         if row.normalised is not None:
             mean, interval = row.normalised.interquartile_mean, row.normalised.interval
             cells.append(_value("normalised, interquartile mean", mean, interval, 3))
-        lines.append(Line("operator", row.operator, operators[row.operator], cells))
+        lines.append(Line(noun, row.operator, operators[row.operator], cells))
     return lines
 
 
@@ -122,7 +123,7 @@ def of_runs(records: Records, operators: dict[str, Operator]) -> list[Line]:
             Cell("state", str(states.states[place]), _reason(record, study.path), text=True),
             *(Cell(name, number(value, digits) if math.isfinite(value) else MISSING) for name, value in values.items()),
         ]
-        lines.append(Line("operator", run.operator, operators[run.operator], cells))
+        lines.append(Line(noun_of(study.arms.values()), run.operator, operators[run.operator], cells))
     return lines
 
 

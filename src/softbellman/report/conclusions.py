@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from softbellman.analysis.findings import Found
 from softbellman.analysis.statistics import Interval, Paired
+from softbellman.config.arms import joined
 from softbellman.report.wording import count, decimals, ends, listed, number, signed
 
 MANY = 4  # up to so many operators each have a sentence of their own
@@ -63,7 +64,7 @@ def conclude(found: Found) -> list[str]:
     if common < 2:
         why = "one run shows no spread" if common else f"no seed counts both with {baseline} and with another"
         scores = [f"{row.operator} {number(row.last_10.mean, digits)}" for row in rows if row.last_10.mean is not None]
-        shown = f" Scores a game were {', '.join(scores)}." if scores else ""
+        shown = f" Scores a game were {joined(scores)}." if scores else ""
         return [*sentences, f"From {count(common, 'common seed')} no difference can be told: {why}.{shown}"]
     sentences += _compare(others, baseline, _SCORES, digits)
     if len(others) > 1:
@@ -86,7 +87,7 @@ def _chance(found: Found, digits: int) -> list[str]:
     sentences = []
     if able:
         all_of_them = "Both" if len(rows) == 2 else f"All {len(rows)}"
-        names = f"{all_of_them} operators" if len(able) == len(rows) > 1 else listed(list(able))
+        names = f"{all_of_them} {found.noun}s" if len(able) == len(rows) > 1 else listed(list(able))
         scores = dict.fromkeys(number(score, digits) for score in (min(able.values()), max(able.values())))
         sentences.append(f"{names} learned: {' to '.join(scores)} a game, where random actions score {chance}.")
     if rest:
@@ -103,7 +104,7 @@ def _alone(found: Found, digits: int) -> str:
     facts = [label, *_interval(row.last_10.interval, digits), count(row.counted, "seed")]
     return (
         f"{row.operator} scored {number(row.last_10.mean, digits)} a game ({', '.join(facts)}). "
-        "There is no other operator to compare it with."
+        f"There is no other {found.noun} to compare it with."
     )
 
 
@@ -120,7 +121,13 @@ def _values(found: Found) -> list[str]:
         told = f"lie {amount} {'above' if low > 0 else 'below'} what its policy goes on to obtain ("
     values = f"Values of {baseline} {told}{', '.join(_interval(_outward(first.interval), digits))})."
     differences = [(name, paired) for name, _, paired in others if paired is not None and paired.interval is not None]
-    return [values, *_compare(differences, baseline, _VALUES, digits)]
+    sentences = [values, *_compare(differences, baseline, _VALUES, digits)]
+    if alien := [name for name, _, paired in others if paired is None]:
+        sentences.append(
+            f"Values of {listed(alien)} have another discount factor or clipping of rewards, and are not compared with "
+            f"those of {baseline}."
+        )
+    return sentences
 
 
 def _compare(others: Sequence[tuple[str, Paired]], baseline: str, words: _Words, digits: int) -> list[str]:
@@ -141,7 +148,7 @@ def _compare(others: Sequence[tuple[str, Paired]], baseline: str, words: _Words,
                 f"{name} by {number(abs(mean), digits)} ({ends(_outward(interval), digits)})"
                 for name, mean, interval, _ in some
             ]
-            sentences.append(f"{words.many.format(more=more, baseline=baseline)}: {', '.join(amounts)}.")
+            sentences.append(f"{words.many.format(more=more, baseline=baseline)}: {joined(amounts)}.")
     untold = [(name, mean, interval, n) for name, mean, interval, n in known if interval[0] <= 0 <= interval[1]]
     if untold:
         fewest, most = (choose(n for *_, n in untold) for choose in (min, max))

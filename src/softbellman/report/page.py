@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from softbellman.analysis.findings import Across, Found, under_way
 from softbellman.analysis.records import Records
+from softbellman.config.arms import joined, noun_of
 from softbellman.extras import MissingExtra
 from softbellman.report import account, cells
 from softbellman.report.cells import Operator
@@ -79,7 +80,8 @@ def render(
         operators=list(operators.values()),
         spread=any(row.counted > 1 for section in sections for row in section.found.rows),
         sections=[_section(section, operators, folder, limit) for section in sections],
-        games=_games(games, operators, profile),
+        noun=noun_of(study.arms.values()),
+        games=_games(games, operators, profile, noun_of(study.arms.values())),
         facts=list(account.facts(records)),
         runs=cells.of_runs(records, operators),
         settings=account.settings(study),
@@ -92,7 +94,7 @@ def render(
 def _title(study: Study) -> str:
     operators, environments = study.operators, study.environments
     return (
-        f"{listed(operators) if len(operators) <= MANY else count(len(operators), 'operator')} on "
+        f"{listed(operators) if len(operators) <= MANY else count(len(operators), noun_of(study.arms.values()))} on "
         f"{environments[0] if len(environments) == 1 else count(len(environments), 'environment')}"
     )
 
@@ -130,7 +132,7 @@ def _seeds(found: Found) -> str:
         return "No run counts, and there is nothing to draw."
     if most == 1:
         return "One seed (n = 1) is behind each line: there is no spread to draw a band from."
-    fewer = ", ".join(f"{n} behind {operator}" for operator, n in counted.items() if n != most)
+    fewer = joined(f"{n} behind {operator}" for operator, n in counted.items() if n != most)
     lines = f"Each line is the mean of {count(most, 'seed')}" + (f" ({fewer})" if fewer else "")
     if most < BAND_SEEDS:
         return f"{lines}; from fewer than {BAND_SEEDS} no band is drawn, for it would fill the figure."
@@ -138,17 +140,19 @@ def _seeds(found: Found) -> str:
     return f"{lines}, its band a 95% interval, point by point{few}."
 
 
-def _games(games: Sequence[Across], operators: dict[str, Operator], profile: Picture | None) -> dict[str, Any] | None:
+def _games(
+    games: Sequence[Across], operators: dict[str, Operator], profile: Picture | None, noun: str
+) -> dict[str, Any] | None:
     if not games:
         return None
     text = "Scores are normalised game by game; the raw ones are below."
     if not any(row.normalised for row in games):
         text = (
             "Raw scores of different environments have different scales, and these have no common one: they are "
-            "not averaged. How often a run of one operator scores more than one of another needs no scale."
+            f"not averaged. How often a run of one {noun} scores more than one of another needs no scale."
         )
     return {
-        "rows": cells.of_games(games, operators),
+        "rows": cells.of_games(games, operators, noun),
         "text": text,
         "baseline": games[0].operator,
         "profile": profile,

@@ -12,6 +12,7 @@ from softbellman.analysis.scores import Summary
 from softbellman.arguments import as_path
 from softbellman.extras import MissingExtra
 from softbellman.report.svg import svg_text
+from softbellman.report.wording import in_lines
 from softbellman.training import metrics
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 # Lengths of dash and gap, in widths of the line. Where the colours begin anew, the next kind of line does.
 DASHES = ((), (4.0, 1.6), (1.2, 1.2), (6.0, 1.5, 1.2, 1.5))
 BAND_SEEDS = 3  # from fewer, Student's interval is so wide that its band would fill the picture
+_TICK, _ENTRY = 24, 60  # letters of a line of an operator's name, beside an axis and in a legend
 FEW_POINTS = 30  # so many points of a curve are marked one by one
 
 
@@ -201,8 +203,9 @@ def draw_intervals(
     Returns:
         True if an interval is wider than what is shown: the dots, and the intervals of at least `BAND_SEEDS` of them.
     """
-    shown = []
-    for place, (number, _, summary, scores) in enumerate(rows):
+    shown, tall = [], np.array([_rows_of(spec) for _, spec, _, _ in rows])
+    places = np.cumsum(tall) - tall / 2 - 0.5
+    for place, (number, _, summary, scores) in zip(places, rows, strict=True):
         line, part = {"color": look(number).colour}, f"{name}.o{number}."
         axis.plot(scores, np.full(len(scores), place - 0.22), "o", **line, alpha=0.4, markersize=4, gid=part + "dots")
         if summary.interval is not None:
@@ -210,17 +213,27 @@ def draw_intervals(
         if summary.mean is not None:
             axis.plot(summary.mean, place, "D", **line, markersize=6, gid=part + "mean")
         shown += [scores, np.array(summary.interval if summary.counted >= BAND_SEEDS else ())]
-    axis.set_yticks(range(len(rows)), [spec for _, spec, _, _ in rows])
+    axis.set_yticks(places, ["\n".join(in_lines(spec, _TICK)) for _, spec, _, _ in rows])
     for text, (number, *_) in zip(axis.get_yticklabels(), rows, strict=True):
         text.set_gid(f"{name}.o{number}.label")
     low, high = _limits(shown)
-    axis.set(xlabel=label, xlim=(low, high), ylim=(len(rows) - 0.4, -0.6))
+    axis.set(xlabel=label, xlim=(low, high), ylim=(tall.sum() - 0.4, -0.6))
     axis.tick_params(axis="y", length=0)
     tidy(axis)
     return any(
         interval is not None and not low < min(interval) <= max(interval) < high
         for interval in (summary.interval for _, _, summary, _ in rows)
     )
+
+
+def height_added(names: Iterable[str]) -> float:
+    """Returns by how much a picture of intervals grows for long names, in inches."""
+    return 0.3 * sum(_rows_of(name) - 1 for name in names)
+
+
+def _rows_of(name: str) -> float:
+    """Returns the height of an operator's row, 1 for a name of one line."""
+    return 1 + 0.6 * (len(in_lines(name, _TICK)) - 1)
 
 
 def draw_profile(axis: Any, label: str, thresholds: np.ndarray, shares: Iterable[np.ndarray], name: str = "") -> None:
@@ -235,8 +248,9 @@ def add_legend(figure: "Figure", operators: Sequence[tuple[int, str]]) -> None:
     """Names a picture's operators, given by number and text, below its panels."""
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], **look(number).line, linewidth=2, label=text) for number, text in operators]
-    columns = max(1, int(figure.get_figwidth() * 10 // (6 + max(len(text) for _, text in operators))))
+    named = [(number, in_lines(text, _ENTRY)) for number, text in operators]
+    handles = [Line2D([], [], **look(number).line, linewidth=2, label="\n".join(lines)) for number, lines in named]
+    columns = max(1, int(figure.get_figwidth() * 10 // (6 + max(len(line) for _, lines in named for line in lines))))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, handlelength=3)
 
 

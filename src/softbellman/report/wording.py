@@ -1,8 +1,10 @@
 """Formatting of numbers, intervals and lists, for sentences and tables."""
 
+import textwrap
 from collections.abc import Sequence
 
 from softbellman.analysis.statistics import Interval
+from softbellman.config.arms import separator
 
 
 def decimals(values: Sequence[float | None]) -> int:
@@ -53,10 +55,23 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def listed(names: Sequence[str], word: str = "and") -> str:
-    """Writes a list as one says it.
+def in_lines(name: str, width: int) -> list[str]:
+    """Breaks a long name of an arm where it has a space; an operator's stays whole.
 
-    >>> listed(["max", "mean", "softmax(5)"])
-    'max, mean and softmax(5)'
+    >>> in_lines("softmax(5), gap=gap(0.9)", 16), in_lines("double(softmax(5))", 10)
+    (['softmax(5),', 'gap=gap(0.9)'], ['double(softmax(5))'])
     """
-    return f" {word} ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+    return textwrap.wrap(name, width, break_long_words=False, break_on_hyphens=False)
+
+
+def listed(names: Sequence[str], word: str = "and") -> str:
+    """Writes a list as one says it, by semicolons where arms have commas of their own.
+
+    >>> listed(["max", "mean", "softmax(5)"]), listed(["max", "mean", "max, returns=3"], "or")
+    ('max, mean and softmax(5)', 'max; mean; or max, returns=3')
+    """
+    if len(names) == 1:
+        return names[0]
+    *others, last = names
+    apart = f"; {word} " if len(others) > 1 and separator(names) == "; " else f" {word} "
+    return separator(names).join(others) + apart + last

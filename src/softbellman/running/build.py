@@ -1,5 +1,6 @@
 """Factories: the environment, the network, the recipe and the loop of a run, from its configuration."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from softbellman import envs
-from softbellman.config import Config, NetworkSettings, replaced
+from softbellman.config import Config, NetworkSettings, fields, replaced
+from softbellman.config.arms import Arm, key_of
 from softbellman.envs.families import section_forms
 from softbellman.envs.step import Scale
 from softbellman.learning.networks import Network, minatar_cnn, mlp, nature_cnn
@@ -165,6 +167,25 @@ def spelled_out(config: Config) -> Config:
     for role, given in parts_of(config.recipe).items():
         config = replaced(config, f"recipe.{role}", str(given))
     return config
+
+
+def spelled_arm(arm: Arm, base: Config) -> Arm:
+    """Returns an arm whose parts are spelled as they are recorded.
+
+    Args:
+        arm: the arm.
+        base: the study's configuration, its own parts spelled so.
+
+    Raises:
+        ValueError: as `parts_of`, and for a setting that the study has already.
+    """
+    if not arm.changes:
+        return arm
+    values, usual = dict(fields(spelled_out(arm.config(base)))), dict(fields(base))
+    for path, _ in arm.changes:
+        if values[path] == usual[path]:
+            raise ValueError(f"{key_of(path)} changes nothing, for the study has it already; leave it out")
+    return dataclasses.replace(arm, changes=tuple((path, values[path]) for path, _ in arm.changes))
 
 
 @functools.cache

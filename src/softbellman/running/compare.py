@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from softbellman import config as configs
-from softbellman import operators as ops
 from softbellman.arguments import as_integer, as_list, as_path, is_one
-from softbellman.config import budgets, with_settings
+from softbellman.config import as_arm, budgets, with_settings
 from softbellman.envs import name_of
 from softbellman.faults import faults_placed
 from softbellman.references import reference_to
@@ -52,7 +51,7 @@ def train_comparison(
         MemoryError: as `Comparison.work`.
         Stopped: it was asked to stop by a signal, and every group's state is saved.
     """
-    asked = (comparison.environments, comparison.operators, comparison.seeds, comparison.config, comparison.facts)
+    asked = (comparison.environments, comparison.arms, comparison.seeds, comparison.config, comparison.facts)
     comparison.work(out, resources, retry_failed=retry_failed)
     if study_in(out) is None:
         made_with = provenance() | {"threads": str(resources.threads), "xla_flags": resources.xla_flags or None}
@@ -86,10 +85,11 @@ def train_comparison(
 @faults_placed()
 def compare(
     environments: Any,
-    operators: Any,
+    operators: Any = None,
     seeds: int | Sequence[int] = budgets.COMPARED_SEEDS,
     steps: int | None = None,
     *,
+    arms: Any = None,
     frames: int | None = None,
     out: str | Path | None = None,
     preset: str | None = None,
@@ -101,19 +101,25 @@ def compare(
     retry_failed: bool = False,
     quiet: bool = False,
 ) -> Study:
-    """Trains every operator with every seed in every environment, several runs at once, and returns the study.
+    """Trains every operator or arm with every seed in every environment, several runs at once, and returns the study.
 
     Runs that the directory `out` has are not done again; a comparison that was stopped goes on.
 
         study = sb.compare("gym/CartPole-v1", ["max", ops.softmax(5.0)], seeds=3, settings={"learner.gamma": 0.9})
         pandas.DataFrame(study.metrics())
 
+    An arm is an operator with settings that differ from the study's:
+
+        arms = ["max", "softmax(5)", sb.arm("softmax(5)", gap="gap(0.9)", label="ours")]
+        sb.compare("minatar/breakout", arms=arms, out="runs/gaps")
+
     Args:
         environments: an environment or several: names, or functions or classes of a module that make one.
         operators: a Bellman operator or several, or their specs. One of your own lives in a module, where workers
-            find it too.
+            find it too. Arms may be among them.
         seeds: how many, 0 and up, or which.
         steps: agent steps of each run; by default the preset's.
+        arms: arms, as text or by `softbellman.arm`, in place of the operators.
         frames: emulator frames of each run, instead of `steps`.
         out: directory of the study; by default one in `runs/` that is the same for the same comparison.
         preset: as for `softbellman compare`.
@@ -135,7 +141,9 @@ def compare(
         KeyboardInterrupt: it was stopped, and its state is saved.
     """
     environments = [name_of(environment) for environment in as_list(environments)]
-    operators = ops.as_operators(operators)
+    if (operators is None) == (arms is None):
+        raise ValueError(f"give operators or arms, and not {'both' if arms is not None else 'neither'}")
+    given = [as_arm(one) for one in as_list(operators if arms is None else arms)]
     numbers = [as_integer(seed, "seeds") for seed in as_list(seeds)]
     if is_one(seeds):
         numbers = list(budgets.first_seeds(numbers[0]))
@@ -145,7 +153,7 @@ def compare(
     )
     chosen = configs.preset(preset or configs.common_preset(environments)).config
     config = with_settings(chosen, settings or {})
-    comparison = prepare(environments, operators, numbers, config, steps=steps, frames=frames)
+    comparison = prepare(environments, given, numbers, config, steps=steps, frames=frames)
     if sinks is not None:
         names = [each if isinstance(each, str) else reference_to(each, "sink") for each in as_list(sinks)]
         comparison = comparison.logging(names)
@@ -173,7 +181,7 @@ def train(
 
     Args:
         environment: the environment, as for `compare`.
-        operator: the Bellman operator, or its spec.
+        operator: the Bellman operator, its spec, or an arm.
         seeds: how many, 0 and up, or which.
         steps: agent steps of each run; by default the preset's.
         options: as for `compare`, whose other arguments it takes. Runs that failed are tried again.

@@ -1,18 +1,21 @@
-"""Comparison: every operator with every seed in every environment, checked before it starts."""
+"""Comparison: every arm with every seed in every environment, checked before it starts."""
 
 import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from softbellman.config import Config, decisive
+from softbellman.config.arms import Arm, as_arm, joined, key_of, noun_of, require_different
 from softbellman.envs import is_device
 from softbellman.memory import available_memory, require_memory
 from softbellman.operators.spec import plain
 from softbellman.references import found
+from softbellman.running.build import spelled_arm
 from softbellman.running.elsewhere import require_elsewhere
 from softbellman.running.engines import HERE, LOCAL, Engine, share, xla_flags
 from softbellman.running.here import Here
@@ -63,18 +66,20 @@ class Comparison(NamedTuple):
     """A comparison, checked: what can be known to be wrong beforehand is not.
 
     Attributes:
-        operators: the Bellman operators.
-        seeds: the seeds of each operator in each environment.
-        config: the resolved configuration.
-        plans: one run's plan in each environment.
-        only: specs of the operators that are trained now, the others being left as they are; empty: all.
+        arms: the arms, spelled as they are recorded; one that changes no setting is an operator.
+        seeds: the seeds of each arm in each environment.
+        config: the resolved configuration, from which arms differ.
+        plans: one run's plan in each environment, under that configuration.
+        replays: bytes of a run's replay, by environment and name of the arm.
+        only: names of the arms that are trained now, the others being left as they are; empty: all.
         log: names of the sinks that rows go to beside `metrics.csv`; None: as the study was begun, or none.
     """
 
-    operators: list[Any]
+    arms: list[Arm]
     seeds: list[int]
     config: Config
     plans: list[Plan]
+    replays: Mapping[tuple[str, str], int]
     only: frozenset[str] = frozenset()
     log: tuple[str, ...] | None = None
 
@@ -99,13 +104,13 @@ class Comparison(NamedTuple):
 
     @property
     def specs(self) -> list[str]:
-        """Specs of the operators."""
-        return [str(operator) for operator in self.operators]
+        """The arms as text."""
+        return [str(arm) for arm in self.arms]
 
     @property
     def trained(self) -> list[str]:
-        """Specs of the operators that are trained now."""
-        return [spec for spec in self.specs if not self.only or spec in self.only]
+        """Names of the arms that are trained now."""
+        return [arm.name for arm in self.arms if not self.only or arm.name in self.only]
 
     @property
     def facts(self) -> dict[str, dict[str, Any]]:
@@ -145,7 +150,7 @@ class Comparison(NamedTuple):
         """
         groups, wanted, workers = [], set(self.trained), resources.workers
         if study := study_in(out):
-            require_within(study, self.environments, self.operators, self.seeds, self.config, self.facts)
+            require_within(study, self.environments, self.arms, self.seeds, self.config, self.facts)
             groups = [each for each in open_groups(study) if any(run.operator in wanted for run in each.runs)]
         else:
             require_new(out)
@@ -157,13 +162,14 @@ class Comparison(NamedTuple):
 
     def replay_bytes(self, work: Work, workers: int) -> int:
         """Returns the bytes of the replays of the groups that train at once, the largest there are."""
-        each = {plan.environment: plan.replay_bytes for plan in self.plans}
-        return sum(sorted((each[environment] * size for environment, size in work.sizes), reverse=True)[:workers])
+        needed = [sum(self.replays[run.environment, run.operator] for run in group) for group in work.groups]
+        return sum(sorted(needed, reverse=True)[:workers])
 
     def summary(self, work: Work, resources: Resources) -> list[tuple[str, str]]:
         """Says what will be run: a few labels, each with a text."""
         if not work.sizes:
             return [("runs", f"{self.cells}, none of which is left to train")]
+        trained = [arm for arm in self.arms if arm.name in self.trained]
         first = self.plans[0]._replace(replay_bytes=self.replay_bytes(work, 1)).summary()
         at_once = min(resources.workers, len(work.sizes))
         missing = sum(size for _, size in work.sizes)
@@ -178,7 +184,7 @@ class Comparison(NamedTuple):
         ]
         return [
             *(line for each in self.plans for line in each.summary() if line[0] in _OF_EACH_ENVIRONMENT),
-            ("operators" if len(self.trained) > 1 else "operator", ", ".join(self.trained)),
+            (noun_of(trained) + "s" * (len(trained) > 1), joined(trained)),
             ("seeds" if len(self.seeds) > 1 else "seed", ", ".join(map(str, self.seeds))),
             *(several if self.cells > 1 else [("threads", str(resources.threads))]),
             *(line for line in first if line[0] in _OF_EACH_RUN),
@@ -189,7 +195,7 @@ class Comparison(NamedTuple):
 
 def prepare(
     environments: Sequence[str],
-    operators: Sequence[Any],
+    arms: Sequence[Any],
     seeds: Iterable[int],
     config: Config,
     *,
@@ -200,9 +206,9 @@ def prepare(
 
     Args:
         environments: names of the environments.
-        operators: the Bellman operators.
-        seeds: the seeds of each operator in each environment.
-        config: the configuration.
+        arms: the arms, or Bellman operators.
+        seeds: the seeds of each arm in each environment.
+        config: the configuration, from which arms differ.
         steps: agent steps of each run, in place of the configuration's.
         frames: emulator frames of each run, instead of `steps`.
 
@@ -210,27 +216,61 @@ def prepare(
         ValueError: for whatever does not fit; the message says what to change.
         MemoryError: if the replay of a single run does not fit into memory.
     """
-    seeds = list(seeds)
+    seeds, arms = list(seeds), [as_arm(arm) for arm in arms]
     check_seeds(seeds)
-    for kind, names in (("environment", environments), ("operator", [str(operator) for operator in operators])):
+    for kind, names in (("environment", environments), ("operator", [arm.name for arm in arms])):
         twice = sorted({name for name in names if list(names).count(name) > 1})
         if twice or not names:
             given = f"{', '.join(twice)} twice" if twice else "none"
             raise ValueError(f"a comparison takes one {kind} or several different ones, and was given {given}")
-    for operator in operators:
-        _require_importable(operator)
-    plans = [plan(name, operators[0], seeds[:1], config, steps=steps, frames=frames) for name in environments]
+    for arm in arms:
+        _require_importable(arm.operator)
+    plans = [plan(name, arms[0].made(), seeds[:1], config, steps=steps, frames=frames) for name in environments]
     for each in plans:
-        for operator in operators:
-            check_in_training(operator, each.facts["num_actions"])
+        for arm in arms:
+            check_in_training(arm.made(), each.facts["num_actions"])
     lengths = {each.config.loop.steps: each.environment for each in plans}
     if len(lengths) > 1:
         said = ", ".join(f"{steps:,} of {environment}" for steps, environment in lengths.items())
         raise ValueError(f"{frames:,} frames are {said} agent steps; give --steps instead of --frames")
     require_elsewhere(environments, plans[0].config)
-    comparison = Comparison(list(operators), seeds, plans[0].config, plans)
+    config, replays = plans[0].config, dict[tuple[str, str], int]()
+    for number, arm in enumerate(arms):
+        with _told_of(arm):
+            arms[number] = spelled_arm(arm, config)
+            own = _plans_of(arms[number], plans)
+        replays |= {(each.environment, arms[number].name): each.replay_bytes for each in own}
+    require_different(arms)
+    comparison = Comparison(arms, seeds, config, plans, replays)
     runs_of(Path(), comparison.environments, comparison.specs, seeds)
     return comparison
+
+
+def _plans_of(arm: Arm, plans: Sequence[Plan]) -> Sequence[Plan]:
+    """Plans one run of an arm in each environment, from those under the study's configuration.
+
+    Raises:
+        ValueError: as `plan`, and for a setting without an effect in any of the environments.
+    """
+    if not arm.changes:
+        return plans
+    own = [plan(each.environment, arm.made(), each.seeds, arm.config(each.config)) for each in plans]
+    require_elsewhere([each.environment for each in plans], own[0].config)
+    used = {path for each in own for path, _ in each.settings()}
+    idle = [path for path, _ in arm.changes if path not in used and not path.startswith("recipe.")]  # as `none` is
+    if idle:
+        raise ValueError(f"{key_of(idle[0])} has no effect here; leave it out")
+    return own
+
+
+@contextmanager
+def _told_of(arm: Arm) -> Iterator[None]:
+    """Names an arm in what is wrong with its settings."""
+    try:
+        yield
+    except (ValueError, MemoryError) as error:
+        kind = MemoryError if isinstance(error, MemoryError) else ValueError
+        raise kind(f"arm {arm}: {error}") from error.__cause__ or error
 
 
 def make_engine(spec: str, capacity: int) -> Engine:
@@ -309,9 +349,8 @@ def resources_for(
     return Resources(made.capacity, threads, flags, made)
 
 
-def _require_importable(operator: Any) -> None:
+def _require_importable(spec: str) -> None:
     """Refuses an operator that other processes could not find by its spec."""
-    spec = str(operator)
     if "__main__:" in spec or "<locals>" in spec:
         raise ValueError(
             f"operator {spec} can't be found by the processes that train with it; put its class into a module, "

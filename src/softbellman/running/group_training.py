@@ -7,7 +7,6 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
-from softbellman import operators as ops
 from softbellman.config import Config, decisive
 from softbellman.faults import in_a_line
 from softbellman.running.build import make_loop, obs_scale
@@ -57,7 +56,7 @@ def train_group(
 
     Args:
         study: the study, whose lock this process or the one that started it holds.
-        group: the group; its runs share their environment.
+        group: the group; its runs share their environment and their arms' settings.
         on_progress: called with the agent steps so far after each of them; what it raises ends its calls.
         on_row: called with the index of a run, its row and its test phase after each test phase; likewise.
         on_note: called with what a user should know, such as that the study was resumed, and how exactly.
@@ -82,7 +81,7 @@ class _Training:
     """The training of a group: its files and its checkpoints."""
 
     def __init__(self, study: Study, group: Group, on_row: Callable[..., None], on_note: Callable[[str], None]) -> None:
-        self.group, self.config, self.on_row, self.on_note = group, study.config, on_row, on_note
+        self.group, self.config, self.on_row, self.on_note = group, study.config_of(group.runs[0]), on_row, on_note
         self.facts = study.record["environment_facts"].get(group.runs[0].environment, {})
         self.checkpoints = Checkpoints(group.path / "checkpoint", self.config.checkpoint.keep)
         self.provenance = provenance()
@@ -122,7 +121,7 @@ class _Training:
 
     def _make_loop(self) -> Loop:
         """Makes the loop of the group's runs, at its start."""
-        runs = [Run(ops.parse(run.operator), run.seed) for run in self.group.runs]
+        runs = [Run(run.arm.made(), run.seed) for run in self.group.runs]
         environment = self.group.runs[0].environment
         return make_loop(environment, self.config, runs, obs_scale(environment, self.facts, self.config))
 

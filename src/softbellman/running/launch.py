@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from softbellman import operators as ops
+from softbellman.config.arms import Arm
 from softbellman.running.engines import Engine, Event, Task
 from softbellman.running.progress import Reporter
 from softbellman.running.stopping import StopRequests
@@ -30,10 +31,14 @@ class Work(NamedTuple):
     fresh: list[list[RunPath]]
 
     @property
+    def groups(self) -> list[list[RunPath]]:
+        """The runs of each group."""
+        return [*(group.runs for group in self.begun), *self.fresh]
+
+    @property
     def sizes(self) -> list[tuple[str, int]]:
         """The environment and the number of runs of each group."""
-        groups = [*(group.runs for group in self.begun), *self.fresh]
-        return [(runs[0].environment, len(runs)) for runs in groups]
+        return [(runs[0].environment, len(runs)) for runs in self.groups]
 
 
 def find_work(
@@ -54,9 +59,9 @@ def find_work(
     if not retry_failed:
         left = [group for group in left if any(read_status(run) != "failed" for run in group.unfinished)]
         fresh = [run for run in fresh if read_status(run) != "failed"]
-    kinds = {spec: _structure(spec) for spec in dict.fromkeys(run.operator for run in fresh)}
+    kinds = {arm: _kind(arm) for arm in dict.fromkeys(run.arm for run in fresh)}
     idle = max(1, workers - len(left))
-    return Work(left, compose(fresh, [(run.environment, kinds[run.operator]) for run in fresh], width, idle))
+    return Work(left, compose(fresh, [(run.environment, kinds[run.arm]) for run in fresh], width, idle))
 
 
 def compose(runs: Sequence[RunPath], kinds: Sequence[Hashable], width: int, workers: int) -> list[list[RunPath]]:
@@ -131,11 +136,11 @@ def launch(
 
 
 def outcome(study: Study, operators: Sequence[str] | None = None) -> list[str]:
-    """Says of each operator of which not every run has finished how many have, and what became of the others.
+    """Says of each arm of which not every run has finished how many have, and what became of the others.
 
     Args:
         study: the study.
-        operators: specs of the operators; None: all.
+        operators: names of the arms; None: all.
     """
     lines = []
     for environment in study.environments:
@@ -249,9 +254,9 @@ def _fate(run: RunPath) -> str:
     return (state or "not begun") + (f": {reason}" if reason else "") + where
 
 
-def _structure(spec: str) -> Hashable:
-    """Returns what operators must share to train together: all but their parameters."""
+def _kind(arm: Arm) -> Hashable:
+    """Returns what arms must share to train together: all but their operators' parameters."""
     import jax
 
     ops.register_pytrees()
-    return jax.tree.structure(ops.parse(spec))
+    return jax.tree.structure(arm.made()), arm.changes

@@ -63,7 +63,7 @@ def evaluate(
         ValueError: if there are no parameters, or an argument is out of range.
     """
     require_backend()
-    config = study.config
+    config = study.config_of(run)
     env = make_env(run.environment, config, seed, training=False)
     policy = _saved_policy(study, run, env, which, seed, epsilon)
     return _play(policy, env, config, episodes, max_steps)
@@ -132,7 +132,7 @@ def watch(
     require_backend()
     for name, value in _HEADLESS.items():
         os.environ.setdefault(name, value)
-    config = study.config
+    config = study.config_of(run)
     with Film(path, _pictures_per_second(run.environment, config)) as film:
         env = make_env(run.environment, config, seed, training=False, record=True)
         policy = _saved_policy(study, run, env, which, seed, epsilon)
@@ -217,7 +217,7 @@ def _play(
 
 
 def _saved_policy(study: Study, run: RunPath, env: HostEnv, which: Which, seed: int, epsilon: float | None) -> Policy:
-    config, facts = study.config, study.record["environment_facts"].get(run.environment, {})
+    config, facts = study.config_of(run), study.record["environment_facts"].get(run.environment, {})
     epsilon = exploration_rate(config, epsilon)
     if not 0 <= epsilon <= 1:
         raise ValueError(f"epsilon ({epsilon}) must be in [0, 1]")

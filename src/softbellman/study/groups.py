@@ -1,6 +1,6 @@
 """Groups: runs that train together, and the directory that they have until they end.
 
-<study>/groups/<id>/cells.json    which runs they are: environment, operator, seed
+<study>/groups/<id>/cells.json    which runs they are: environment, arm, seed
 <study>/groups/<id>/checkpoint/   their exact state
 """
 
@@ -42,8 +42,8 @@ class Group(NamedTuple):
 
     @property
     def cells(self) -> list[list[Any]]:
-        """Environment, operator and seed of each run."""
-        return [[run.environment, run.operator, run.seed] for run in self.runs]
+        """Environment, arm and seed of each run."""
+        return [[run.environment, str(run.arm), run.seed] for run in self.runs]
 
     @property
     def unfinished(self) -> list[RunPath]:
@@ -71,8 +71,8 @@ def open_group(study: Study, name: str) -> Group:
     folder = study.path / "groups" / name
     try:
         cells = json.loads((folder / "cells.json").read_text())["cells"]
-        known = {(run.environment, run.operator, run.seed): run for run in study.runs}
-        return Group(folder, [known[environment, operator, seed] for environment, operator, seed in cells])
+        known = {(run.environment, str(run.arm), run.seed): run for run in study.runs}
+        return Group(folder, [known[environment, arm, seed] for environment, arm, seed in cells])
     except OSError as error:
         raise ValueError(f"{folder} is no group of runs: {error.strerror}") from None
     except (KeyError, TypeError, ValueError) as error:

@@ -24,7 +24,7 @@ def require_within(
         ValueError: with what would be missing, and every setting or fact of an environment that differs. How
             checkpoints are saved is no difference, nor is a budget of agent steps that no run has come to the end of.
     """
-    asked = {"environments": environments, "operators": [str(operator) for operator in operators], "seeds": seeds}
+    asked = {"environments": environments, "operators": [str(arm) for arm in operators], "seeds": seeds}
     faults = []
     for name, values in asked.items():
         missing = ", ".join(str(value) for value in study.record[name] if value not in values)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from softbellman.config.arms import Arm, parse_arm
 from softbellman.operators.spec import plain
 
 
@@ -14,23 +15,34 @@ class RunPath(NamedTuple):
 
     path: Path
     environment: str
-    operator: str
+    arm: Arm
     seed: int
+
+    @property
+    def operator(self) -> str:
+        """The name of its arm: of one that is an operator alone, the operator's spec."""
+        return self.arm.name
 
     def __str__(self) -> str:
         """Names the run in a few words."""
         return f"{self.environment}, {self.operator}, seed {self.seed}"
 
 
-def runs_of(path: Path, environments: Sequence[str], operators: Sequence[str], seeds: Sequence[int]) -> list[RunPath]:
+def runs_of(path: Path, environments: Sequence[str], arms: Sequence[str], seeds: Sequence[int]) -> list[RunPath]:
     """Lists the runs of a study in a directory, seeds innermost, environments outermost.
 
+    Args:
+        path: the directory.
+        environments: names of the environments.
+        arms: arms or operators, as text.
+        seeds: the seeds.
+
     Raises:
-        ValueError: if two of them would share a directory.
+        ValueError: if two of them would share a directory, or a text is no arm.
     """
     runs = [
-        RunPath(path / "runs" / plain(environment) / plain(spec) / f"seed-{seed}", environment, spec, seed)
-        for environment, spec, seed in itertools.product(environments, operators, seeds)
+        RunPath(path / "runs" / plain(environment) / plain(arm.name) / f"seed-{seed}", environment, arm, seed)
+        for environment, arm, seed in itertools.product(environments, map(parse_arm, arms), seeds)
     ]
     places: dict[Path, RunPath] = {}
     for run in runs:

@@ -40,7 +40,8 @@ class Study:
         record: what `study.json` holds, as this version writes it.
         config: the resolved configuration.
         environments: names of the environments.
-        operators: specs of the operators.
+        arms: the arms, by name.
+        operators: names of the arms: of those that are operators alone, the specs.
         seeds: the seeds.
         runs: all runs, seeds innermost, environments outermost.
     """
@@ -83,8 +84,8 @@ class Study:
         Args:
             path: the directory, new or empty.
             environments: name of the environment, or names of several.
-            operators: the Bellman operators.
-            seeds: the seeds of each operator's runs.
+            operators: the arms, or Bellman operators.
+            seeds: the seeds of the runs of each.
             config: the resolved configuration.
             facts: what each environment says of itself, by name.
             command: the arguments that asked for it all.
@@ -140,6 +141,10 @@ class Study:
             except OSError as error:
                 raise unwritable(self.path, error, "copy the study to a place that can be") from None
             yield weaker
+
+    def config_of(self, run: RunPath) -> Config:
+        """Returns the configuration of a run, in which its arm's settings are in place of the study's."""
+        return run.arm.config(self.config)
 
     def update(self, **changes: Any) -> None:
         """Changes fields of `study.json`, and takes the runs that it now asks for."""
@@ -230,8 +235,10 @@ class Study:
             raise ValueError(
                 "it must have at least one environment, operator and seed, and seeds are integers, at least 0"
             )
-        self.environments, self.operators, self.seeds = list(environments), list(operators), list(seeds)
+        self.environments, self.seeds = list(environments), list(seeds)
         self.runs = runs_of(self.path, environments, operators, seeds)
+        self.arms = {run.operator: run.arm for run in self.runs}
+        self.operators = list(self.arms)
 
 
 def study_in(path: Path) -> Study | None:
