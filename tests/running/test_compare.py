@@ -354,7 +354,7 @@ def test_the_same_comparison_has_the_same_directory_whatever_its_seeds_and_anoth
 
 
 @dataclasses.dataclass(frozen=True)
-class Homeless:
+class Homeless(type(ops.maximum())):
     """An operator in a place that no spec names."""
 
     def __str__(self):
