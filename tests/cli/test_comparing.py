@@ -295,3 +295,51 @@ def test_one_seed_can_be_chosen(softbellman):
     code, out, errors = softbellman("compare", "gym/CartPole-v1", "--seed", "7", "--dry-run")
     assert (code, errors) == (0, "")
     assert re.search(r"^seed +7$", out, re.MULTILINE)
+
+
+def test_arms_are_compared_like_operators(softbellman, monkeypatch):
+    monkeypatch.setattr(Local, "train", in_this_process)
+    arms = ["max", "max, recipe.gap = gap(.9)", "x=softmax:5, head=duelling"]
+    words = ["--seeds", "3", "7", *TINY, "--threads", "1", "--out", "study"]
+    code, out, errors = softbellman("compare", "--arms", *arms[:2], "gym/CartPole-v1", *words)
+    assert (code, errors) == (0, "") and "arms max; max, gap=gap(0.9) seeds 3, 7" in " ".join(out.split())
+    code, out, errors = softbellman("compare", "gym/CartPole-v1", "--operators", *arms, *words)
+    plain = " ".join(out.split())
+    assert (code, errors) == (0, "") and "runs 6, of which 2 are left to train, in 2 groups" in plain
+    assert "gym/CartPole-v1, x, seed 7: finished" in plain and re.search(r"arm +runs +score", out)
+    assert max(map(len, out.splitlines())) <= 120
+    record = json.loads(Path("study/study.json").read_text())
+    assert record["operators"] == ["max", "max, gap=gap(0.9)", "x=softmax(5), head=duelling"]
+    assert softbellman("resume", "study", "--quiet") == (0, "", "")
+    code, out, errors = softbellman(
+        "evaluate", "study/runs/gym-CartPole-v1/x/seed-7", "--episodes", "2", "--out", "x.json"
+    )
+    assert (code, errors) == (0, "") and json.loads(Path("x.json").read_text())["operator"] == "x"
+
+
+def test_one_arm_is_trained_as_an_operator_is(softbellman):
+    words = ["train", "gym/CartPole-v1", "--operator", "my own=max, gap=gap(0.9)", "--seed", "3", *TINY]
+    code, out, errors = softbellman(*words)
+    assert (code, errors) == (0, "") and "arm my own=max, gap=gap(0.9)" in " ".join(out.split())
+    assert [path.name for path in Path("runs").iterdir()] == ["gym-CartPole-v1-my-own-seed-3"]
+    code, out, errors = softbellman(*words)
+    assert (code, errors) == (0, "") and "none of which is left to train" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("arm", "message"),
+    [
+        ("max, gama=1", "arm 'max, gama=1': unknown setting 'gama'; did you mean gamma?"),
+        ("max, loop.steps=3", "no arm can change loop.steps"),
+        ("max, gap=gap(7)", "arm max, gap=gap(7): recipe.gap 'gap(7)': alpha (7) must be in 0 .. 1"),
+        ("max, gap=none", "arm max, gap=none: gap changes nothing, for the study has it already; leave it out"),
+    ],
+)
+def test_what_is_wrong_with_an_arm_is_bad_input(softbellman, arm, message):
+    for words in (
+        ["compare", "gym/CartPole-v1", "--arms", "max", arm],
+        ["train", "gym/CartPole-v1", "--operator", arm],
+    ):
+        code, out, errors = softbellman(*words)
+        assert (code, out) == (2, "") and message in errors and errors.count("\n") == 1
+    assert not Path("runs").exists()

@@ -1,6 +1,8 @@
 """Arms are read from text, written back, and refused in one line."""
 
 import dataclasses
+import re
+import shlex
 import subprocess
 import sys
 
@@ -12,6 +14,8 @@ import softbellman as sb
 from softbellman import operators as ops
 from softbellman.config import Config, arms, as_arm, checked, fields, parse_arm, with_settings
 from softbellman.config.arms import KEYS, Arm, joined, noun_of, require_different
+
+from ..pages import read_page, run_page
 
 GAP = (("recipe.gap", "gap(0.9)"),)
 OPERATORS = st.sampled_from(
@@ -99,6 +103,7 @@ def test_several_spellings_are_one_arm(text, canonical):
         ("max, gamma=0.9", "unknown setting 'gamma'; did you mean learner.gamma?"),
         ("max, learner.gama=0.9", "unknown setting 'learner.gama'; did you mean learner.gamma"),
         ("max, gaps=gap(1)", "unknown setting 'gaps'; did you mean gap?"),
+        ("max, gama=0.9", "unknown setting 'gama'; did you mean gamma?"),
         ("max, xyzzy=1", "unknown setting 'xyzzy'; there are returns, gap, target"),
         ("max, returns=3, returns=3", "returns is there twice"),
         ("max, gap=none, recipe.gap=none", "recipe.gap is there twice"),
@@ -199,3 +204,12 @@ def test_the_operator_that_was_given_is_no_part_of_what_an_arm_is():
 def test_arms_are_read_without_jax():
     code = "import sys, softbellman as sb; sb.arm('softmax(5)', gap='gap(0.9)'); assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_the_section_about_arms_shows_is_true():
+    page, blocks = read_page("report.md")
+    with run_page(blocks, "arms_page", tolerance=0.0) as (_, promises):
+        assert promises == 2
+    (command,) = re.findall(r"--arms (.*)", page)
+    for text in shlex.split(command):
+        assert str(as_arm(text)) == text

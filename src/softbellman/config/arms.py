@@ -221,9 +221,9 @@ def _path(key: str) -> str:
     """
     path = KEYS.get(key, key)
     if path not in _KNOWN:
-        ends = [known for known in _KNOWN if known.rpartition(".")[2] == key]
-        hint = f"; did you mean {', '.join(ends)}?" if ends else nearest(key, KEYS)
-        parts = ", ".join(key for key in KEYS if "." not in key)
+        last = {known.rpartition(".")[2]: known for known in _KNOWN}
+        hint = f"; did you mean {last[key]}?" if key in last else nearest(key, KEYS) or nearest(key, last)
+        parts = ", ".join(known for known in KEYS if "." not in known)
         raise ValueError(f"unknown setting {key!r}{hint or f'; there are {parts}, and section.field of others'}")
     if reason := _reason(path):
         raise ValueError(f"no arm can change {path}: {reason}")
