@@ -15,6 +15,7 @@ import numpy as np
 
 from softbellman.envs.step import Step
 from softbellman.learning.replay import Transition
+from softbellman.learning.windows import ONE_STEP, Reach, returns, window
 
 
 class DeviceReplay(NamedTuple):
@@ -26,6 +27,7 @@ class DeviceReplay(NamedTuple):
         action: `[C]` int32.
         reward: `[C]` float32, raw.
         discount: `[C]` float32, `gamma * (1 - terminated)`.
+        last: `[C]` bool, the step ended its game; None where no steps are gathered but the transition's own.
     """
 
     obs: Any
@@ -33,24 +35,26 @@ class DeviceReplay(NamedTuple):
     action: Any
     reward: Any
     discount: Any
+    last: Any = None
 
 
-def empty(capacity: int, obs_shape: tuple[int, ...], obs_dtype: Any) -> DeviceReplay:
+def empty(capacity: int, obs_shape: tuple[int, ...], obs_dtype: Any, reach: Reach = ONE_STEP) -> DeviceReplay:
     """Allocates a replay."""
     size, dtype = _packed(obs_shape, obs_dtype)
-    obs = ((capacity, size), dtype)
-    kinds = DeviceReplay(obs, obs, (capacity, jnp.int32), (capacity, jnp.float32), (capacity, jnp.float32))
-    return DeviceReplay(*(jnp.zeros(*kind) for kind in kinds))
+    obs, kinds = ((capacity, size), dtype), (jnp.int32, jnp.float32, jnp.float32)
+    columns = [jnp.zeros(capacity, kind) for kind in kinds]
+    last = jnp.zeros(capacity, bool) if reach != ONE_STEP else None
+    return DeviceReplay(jnp.zeros(*obs), jnp.zeros(*obs), *columns, last)
 
 
-def bytes_needed(capacity: int, obs_shape: tuple[int, ...], obs_dtype: Any) -> int:
+def bytes_needed(capacity: int, obs_shape: tuple[int, ...], obs_dtype: Any, reach: Reach = ONE_STEP) -> int:
     """Returns the bytes of one run's replay.
 
     >>> bytes_needed(100_000, (10, 10, 4), bool)
     11200000
     """
     size, dtype = _packed(obs_shape, obs_dtype)
-    return capacity * (2 * size * dtype.itemsize + 4 + 4 + 4)
+    return capacity * (2 * size * dtype.itemsize + 4 + 4 + 4 + (reach != ONE_STEP))
 
 
 def pack(obs: jax.Array, obs_rank: int) -> jax.Array:
@@ -87,6 +91,7 @@ def write(
         action,
         step.reward,
         jnp.where(step.terminated, 0.0, gamma).astype(jnp.float32),
+        None if replay.last is None else step.game_ended,
     )
     return jax.tree.map(
         lambda all, some: jax.lax.dynamic_update_slice(all, some, (slot, *(0,) * (all.ndim - 1))), replay, new
@@ -115,14 +120,70 @@ def draw(
         Transitions with `[B]` in front.
     """
     indices = (words % jnp.uint32(filled)).astype(jnp.int32)  # uniform to within `filled / 2^32`
-    drawn = jax.tree.map(lambda array: array[(*of, indices)], replay)
-    return Transition(
-        unpack(drawn.obs, obs_shape, obs_dtype),
-        drawn.action,
-        drawn.reward,
-        drawn.discount,
-        unpack(drawn.next_obs, obs_shape, obs_dtype),
-    )
+    return gather(replay, indices, obs_shape, obs_dtype, of=of)
+
+
+def gather(
+    replay: DeviceReplay,
+    indices: jax.Array,
+    obs_shape: tuple[int, ...],
+    obs_dtype: Any,
+    *,
+    of: tuple[Any, ...] = (),
+    reach: Reach = ONE_STEP,
+    num_envs: int = 1,
+    written: Any = None,
+) -> Transition:
+    """Returns the transitions in slots `[B]`.
+
+    Args:
+        replay: the replay.
+        indices: the slots.
+        obs_shape: shape of an observation.
+        obs_dtype: its dtype.
+        of: as in `draw`.
+        reach: steps gathered with a transition.
+        num_envs: environments `E` that write side by side.
+        written: transitions written since the replay was empty, of which it holds the last `C`; for more than one step.
+    """
+
+    def column(name: str, slots: jax.Array) -> jax.Array:
+        return getattr(replay, name)[(*of, slots)]
+
+    def read(name: str, slots: jax.Array) -> jax.Array:
+        values = column(name, slots)
+        return unpack(values, obs_shape, obs_dtype) if name in ("obs", "next_obs") else values
+
+    last, around, reward, discount = indices, None, None, None
+    if reach != ONE_STEP:
+        after, before = _neighbours(replay, column, num_envs, written)
+        if reach.returns > 1:
+            reward, discount, last = returns(indices, reach.returns, after, read, jnp)
+        if reach.around:
+            around = window(indices, reach.around, after, before, read, jnp)
+    obs, next_obs, action = column("obs", indices), column("next_obs", last), column("action", indices)
+    if reach.returns == 1:
+        reward, discount = column("reward", indices), column("discount", indices)
+    obs, next_obs = unpack(obs, obs_shape, obs_dtype), unpack(next_obs, obs_shape, obs_dtype)
+    return Transition(obs, action, reward, discount, next_obs, window=around)
+
+
+def _neighbours(replay: DeviceReplay, column: Any, num_envs: int, written: Any) -> tuple[Any, Any]:
+    """Makes the functions that lead from a slot to the next and to the one before in the same episode."""
+    capacity = replay.action.shape[-1]
+    newest = (written - num_envs) % capacity // num_envs  # number of the newest step in the ring
+
+    def goes_on(slots: jax.Array) -> jax.Array:
+        return (column("discount", slots) > 0) & ~column("last", slots) & (slots // num_envs != newest)
+
+    def after(slots: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return (slots + num_envs) % capacity, goes_on(slots)
+
+    def before(slots: jax.Array) -> tuple[jax.Array, jax.Array]:
+        previous = (slots - num_envs) % capacity
+        return previous, goes_on(previous) & (previous < written)
+
+    return after, before
 
 
 def _packed(obs_shape: tuple[int, ...], obs_dtype: Any) -> tuple[int, np.dtype[Any]]:

@@ -15,6 +15,7 @@ from softbellman.learning.parts.sampling import Uniform
 from softbellman.learning.parts.scales import Raw
 from softbellman.learning.parts.tightening import Loose
 from softbellman.learning.settings import UpdateSettings
+from softbellman.learning.windows import Reach
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ class Recipe:
     def is_random(self) -> bool:
         """An update needs random numbers of its own."""
         return self.network.perturb is not None or self.estimate.is_random
+
+    @property
+    def reach(self) -> Reach:
+        """Steps that an update needs of a replay."""
+        return Reach(self.returns, self.tightening.around)
 
     def q(self, params: Params, obs: jax.Array) -> jax.Array:
         """Compute the online network's values `[B, A]`."""

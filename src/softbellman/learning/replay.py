@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from softbellman.learning.windows import ONE_STEP, Reach, returns, window
 from softbellman.memory import available_memory, require_memory
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Transition(NamedTuple):
         density: `[B]`, the probability of each to be drawn, as a multiple of a uniform one's; None: 1.
         window: steps around each transition, for a tightening; None without one.
 
-    Of windows of `n` steps, `reward` and `discount` are `[B, n]`, and `next_obs` is the last of their successors.
+    Of windows of `n` steps, `reward` and `discount` are `[B, n]`, and `next_obs` is the last of their successors. A window
+    ends with its episode, or with the newest transition; it is filled up with rewards of 0 and discounts of 1.
     """
 
     obs: Any
@@ -72,6 +74,8 @@ class FrameReplay:
             of whose frames are stored.
         slots: `[capacity]` int32, the slot of each transition, by its number.
         written: frames written so far, one count per environment; the newest is in slot `(written - 1) % ring`.
+        moves: for a sampling that keeps transitions in mind: -1 for one that came, with the next number, and the number of
+            one that went, which the last one took; to be emptied by whoever reads it. None: nothing is noted.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class FrameReplay:
         stack: int | None,
         num_envs: int = 1,
         gamma: float,
+        reach: Reach = ONE_STEP,
     ) -> None:
         """Allocates an empty buffer; the operating system commits its pages as they are first written.
 
@@ -93,6 +98,7 @@ class FrameReplay:
             stack: frames along the first axis of an observation, or None when an observation is one frame.
             num_envs: environments stepped side by side, `E`.
             gamma: discount factor, in `[0, 1]`.
+            reach: steps gathered with a transition.
 
         Raises:
             ValueError: an argument is out of range, or they do not fit each other.
@@ -113,7 +119,7 @@ class FrameReplay:
                 f"a stack of {depth} needs at least {depth + 2}: set capacity to {num_envs * (depth + 2)} or more."
             )
         require_memory(needed, available_memory(), "capacity")
-        self.capacity, self.num_envs, self.gamma = capacity, num_envs, float(gamma)
+        self.capacity, self.num_envs, self.gamma, self.reach = capacity, num_envs, float(gamma), reach
         self.obs_shape, self.obs_dtype, self.stack = tuple(obs_shape), np.dtype(obs_dtype), stack
         self.frames = np.zeros((capacity, *_frame_shape(obs_shape, stack)), self.obs_dtype)
         self.action = np.zeros(capacity, np.int32)
@@ -122,6 +128,7 @@ class FrameReplay:
         self.history = np.zeros(capacity, np.uint8)
         self.place = np.full(capacity, -1, np.int32)
         self.written = [0] * num_envs
+        self.moves: list[int] | None = None
         self._ring, self._depth, self._num_valid = capacity // num_envs, depth, 0
         self.slots = np.zeros(capacity, np.int32)  # of the transitions, by number
         self._offsets = np.arange(1 - depth, 2)  # of a window's frames, from the frame acted on
@@ -198,6 +205,8 @@ class FrameReplay:
             self.discount[slot] = 0.0 if terminated else self.gamma
             self.place[slot], self.slots[self._num_valid] = self._num_valid, slot
             self._num_valid += 1
+            if self.moves is not None:
+                self.moves.append(-1)
             if game_ended:
                 self._open_slot(env, successors[env], history)
                 self._open_slot(env, first_frames[env], history=0)
@@ -226,21 +235,24 @@ class FrameReplay:
     def gather(self, indices: np.ndarray) -> Transition:
         """Returns the transitions at `indices` `[B]`, as given by `sample_indices`; `indices` is left unchanged.
 
-        `obs` and `next_obs` are two views of one fresh array: they share `stack - 1` frames.
+        `obs` and `next_obs` of single steps are two views of one fresh array: they share `stack - 1` frames.
 
         Raises:
             IndexError: a slot holds no transition that is complete.
         """
         if (self.place[indices] < 0).any():
             raise IndexError("indices must be slots of stored transitions: take them from sample_indices().")
-        env, slot = np.divmod(indices, self._ring)
-        slots = (slot[:, None] + self._offsets) % self._ring + (env * self._ring)[:, None]
-        window = self.frames.take(slots, axis=0)  # [B, depth + 1, *frame_shape]
-        before_start = self.history[indices][:, None] < -self._offsets
-        if before_start.any():
-            window[before_start] = 0
-        obs, next_obs = (window[:, 0], window[:, 1]) if self.stack is None else (window[:, :-1], window[:, 1:])
-        return Transition(obs, self.action[indices], self.reward[indices], self.discount[indices], next_obs)
+        if self.reach.returns == 1:
+            frames = self._frames_around(indices, self._offsets)  # [B, depth + 1, *frame_shape]
+            obs, next_obs = self._stacked(frames[:, :-1]), self._stacked(frames[:, 1:])
+            reward, discount = self.reward[indices], self.discount[indices]
+        else:
+            reward, discount, last = returns(indices, self.reach.returns, self._after, self._read, np)
+            obs, next_obs = self._read("obs", indices), self._read("next_obs", last)
+        around = None
+        if self.reach.around:
+            around = window(indices, self.reach.around, self._after, self._before, self._read, np)
+        return Transition(obs, self.action[indices], reward, discount, next_obs, window=around)
 
     def filled(self) -> dict[str, list[np.ndarray]]:
         """Returns the slots that hold a frame, as views by array, one for each environment: all there is to save."""
@@ -287,6 +299,41 @@ class FrameReplay:
         number, last = self.place[slot], self.slots[self._num_valid]
         self.slots[number], self.place[last] = last, number
         self.place[slot] = -1
+        if self.moves is not None:
+            self.moves.append(int(number))
+
+    def _frames_around(self, indices: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Returns frames `[B, len(offsets), *frame_shape]` near those at slots, zeros before an episode's first one."""
+        env, slot = np.divmod(indices, self._ring)
+        slots = (slot[:, None] + offsets) % self._ring + (env * self._ring)[:, None]
+        frames = self.frames.take(slots, axis=0)
+        before_start = self.history[indices][:, None] < -offsets
+        if before_start.any():
+            frames[before_start] = 0
+        return frames
+
+    def _stacked(self, frames: np.ndarray) -> np.ndarray:
+        """Returns the observations that stacks of frames `[B, depth, *frame_shape]` are."""
+        return frames[:, 0] if self.stack is None else frames
+
+    def _read(self, name: str, indices: np.ndarray) -> np.ndarray:
+        """Returns a column of the transitions at slots: `obs` and `next_obs` of slots `[N]`, others of any."""
+        if name in ("obs", "next_obs"):
+            offsets = self._offsets[:-1] if name == "obs" else self._offsets[1:]
+            return self._stacked(self._frames_around(indices, offsets))
+        return getattr(self, name)[indices]
+
+    def _after(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the slots behind some transitions, and where the next transition of the same episode starts there."""
+        env, slot = np.divmod(indices, self._ring)
+        following = (slot + 1) % self._ring + env * self._ring
+        return following, (self.place[following] >= 0) & (self.discount[indices] > 0)
+
+    def _before(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the slots before some transitions, and where the one before in the same episode starts there."""
+        env, slot = np.divmod(indices, self._ring)
+        previous = (slot - 1) % self._ring + env * self._ring
+        return previous, (self.place[previous] >= 0) & (self.discount[previous] > 0)
 
     def _newest_frames(self, name: str, obs: np.ndarray) -> np.ndarray:
         """Returns the newest frame of each observation, `[E, *frame_shape]`, after checking shape and dtype."""

@@ -15,6 +15,7 @@ from softbellman.envs.step import DeviceEnv
 from softbellman.learning import device_replay, learner
 from softbellman.learning.device_replay import DeviceReplay
 from softbellman.learning.learner import LearnerState, Schedule
+from softbellman.learning.parts.sampling import Uniform
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.training import counts, streams
@@ -29,6 +30,7 @@ class World(NamedTuple):
     games: Any  # the environments' states, [E, ...]
     obs: jax.Array  # [E, *obs_shape], acted on next
     counts: Counts
+    memory: Any = None  # of sampling
 
 
 class Keys(NamedTuple):
@@ -65,8 +67,10 @@ def begin(setting: Setting, keys: Keys) -> World:
 
     def one(keys: Keys) -> World:
         games, obs = jax.vmap(env.reset)(keys.env)
-        replay = device_replay.empty(setting.replay_capacity, env.obs_shape, env.obs_dtype)
-        return World(replay, games, obs, counts.zero(setting.num_envs, jnp))
+        capacity, recipe = setting.replay_capacity, setting.recipe
+        replay = device_replay.empty(capacity, env.obs_shape, env.obs_dtype, recipe.reach)
+        memory = recipe.sampling.memory(capacity, jnp)
+        return World(replay, games, obs, counts.zero(setting.num_envs, jnp), memory)
 
     return over_lanes(one, setting.width)(keys)
 
@@ -94,7 +98,7 @@ def learn(
     steps: Any,
 ) -> tuple[LearnerState, World]:
     """Makes `updates` updates of every run of a block, each after `steps` steps of every environment."""
-    env, num_envs = setting.env, setting.num_envs
+    num_envs, capacity, sampling = setting.num_envs, setting.replay_capacity, setting.recipe.sampling
 
     def one(state: LearnerState, world: World, operator: Any, keys: Keys) -> tuple[LearnerState, World]:
         def update(number: jax.Array, carry: tuple[LearnerState, World]) -> tuple[LearnerState, World]:
@@ -103,11 +107,16 @@ def learn(
             world = _steps(setting, world, state.params, keys, now, steps)
             done = now.agent_steps + steps * num_envs
             key = jax.random.fold_in(keys.replay, first_update + number)
-            filled = jnp.minimum(done - moment.replay_from, setting.replay_capacity)
+            written = done - moment.replay_from
+            filled = jnp.minimum(written, capacity)
             words = streams.words(key, setting.batch_size)
-            batch = device_replay.draw(world.replay, words, filled, env.obs_shape, env.obs_dtype)
+            memory = sampling.written(world.memory, written, capacity)
+            numbers, density = sampling.draw(memory, words, filled, jnp)
+            batch = _gathered(setting, world.replay, numbers.astype(jnp.int32), written)._replace(density=density)
             state, metrics = learner.learn_step(state, operator, batch, setting.recipe)
-            return state, world._replace(counts=counts.with_loss(world.counts, metrics.loss, done, jnp))
+            memory = sampling.learned(memory, numbers, metrics.priority, jnp)
+            own = counts.with_loss(world.counts, metrics.loss, done, jnp)
+            return state, world._replace(counts=own, memory=memory)
 
         return jax.lax.fori_loop(0, updates, update, (state, world))
 
@@ -126,12 +135,25 @@ def _steps(setting: Setting, world: World, params: Any, keys: Keys, moment: Mome
         slot = (agent_steps - moment.replay_from) % setting.replay_capacity
         replay = device_replay.write(world.replay, slot, world.obs, actions, taken, update.gamma)
         own = counts.with_step(world.counts, taken, update.reward_clip, jnp)
-        return World(replay, games, taken.obs, counts.with_games(own, taken.game_ended, jnp))
+        own = counts.with_games(own, taken.game_ended, jnp)
+        return world._replace(replay=replay, games=games, obs=taken.obs, counts=own)
 
     return jax.lax.fori_loop(0, steps, step, world)
 
 
-@partial(jax.jit, static_argnames=("env",))
-def minibatch(env: DeviceEnv, replay: DeviceReplay, of: tuple[Any, ...], words: jax.Array, filled: Any) -> Transition:
-    """Draws a minibatch for one run of a block, outside training; `of` is its lane, where there are lanes."""
-    return device_replay.draw(replay, words, filled, env.obs_shape, env.obs_dtype, of=of)
+@partial(jax.jit, static_argnames=("setting",))
+def minibatch(
+    setting: Setting, replay: DeviceReplay, of: tuple[Any, ...], words: jax.Array, written: Any
+) -> Transition:
+    """Draws a minibatch for one run of a block, outside training, uniformly; `of` is its lane, where there are lanes."""
+    numbers, _ = Uniform().draw(None, words, jnp.minimum(written, setting.replay_capacity), jnp)
+    return _gathered(setting, replay, numbers.astype(jnp.int32), written, of)
+
+
+def _gathered(
+    setting: Setting, replay: DeviceReplay, slots: jax.Array, written: Any, of: tuple[Any, ...] = ()
+) -> Transition:
+    """Gathers the transitions in slots."""
+    env, reach = setting.env, setting.recipe.reach
+    more = {"of": of, "reach": reach, "num_envs": setting.num_envs, "written": written}
+    return device_replay.gather(replay, slots, env.obs_shape, env.obs_dtype, **more)

@@ -88,7 +88,7 @@ class DeviceStage:
     @property
     def replay_bytes(self) -> int:
         """Bytes of the replays."""
-        return sum(array.nbytes for array in self.world.replay)
+        return sum(array.nbytes for array in jax.tree.leaves(self.world.replay))
 
     def play(self, state: LearnerState, clock: Clock, steps: int) -> None:
         """Takes agent steps without an update."""
@@ -129,12 +129,12 @@ class DeviceStage:
 
     def stored(self, lane: int, clock: Clock) -> int:
         """Returns how many transitions a run's replay holds."""
-        return min(clock.agent_steps - clock.replay_from, self._settings.replay_capacity)
+        return min(_written(clock), self._settings.replay_capacity)
 
     def minibatch(self, lane: int, clock: Clock, words: Any) -> Transition:
         """Draws a minibatch of a run outside training."""
         of = () if self._width == 1 else (lane,)
-        return device_program.minibatch(self._env, self.world.replay, of, words, self.stored(lane, clock))
+        return device_program.minibatch(self._setting, self.world.replay, of, words, np.int32(_written(clock)))
 
     def test(
         self, state: LearnerState, seeds: Sequence[int], lanes: Sequence[int], on_step: Callable[[], None] | None
@@ -147,23 +147,25 @@ class DeviceStage:
 
     def snapshot(self, prefix: str, clock: Clock, *, with_replay: bool) -> State:
         """Returns its state."""
-        arrays = saved_tree(prefix, self.world._replace(replay=None))
+        arrays = saved_tree(prefix, self.world._replace(replay=None, memory=None))
         if with_replay:
             arrays |= self._filled_views(f"{prefix}/replay", self.world.replay, clock)
+            arrays |= saved_tree(f"{prefix}/memory", self.world.memory)
         return State({}, arrays)
 
     def restore(
         self, saved: Checkpoint, prefix: str, facts: Any, clock: Clock, *, with_replay: bool, inexact: bool
     ) -> list[str]:
         """Takes over a saved state; the environments' is saved as it is, so that nothing is inexact but the replay."""
-        replay = self.world.replay
+        replay, memory = self.world.replay, self.world.memory
         if with_replay:
-            made = DeviceReplay(*(np.zeros(array.shape, array.dtype) for array in replay))
+            made = jax.tree.map(lambda array: np.zeros(array.shape, array.dtype), replay)
             for name, views in self._filled_views(f"{prefix}/replay", made, clock).items():
                 saved.read_into(name, views)
-            replay = DeviceReplay(*(jnp.array(array) for array in made))
-        rest = restored_tree(saved, prefix, self.world._replace(replay=None))
-        self.world = rest._replace(replay=replay)
+            replay = jax.tree.map(jnp.array, made)
+            memory = restored_tree(saved, f"{prefix}/memory", memory)
+        rest = restored_tree(saved, prefix, self.world._replace(replay=None, memory=None))
+        self.world = rest._replace(replay=replay, memory=memory)
         return []
 
     def close(self) -> None:
@@ -176,7 +178,12 @@ class DeviceStage:
     def _filled_views(self, prefix: str, replay: DeviceReplay, clock: Clock) -> dict[str, list[np.ndarray]]:
         """Returns the filled slots of the replays, as views on the host, by the name of each array when saved."""
         filled = self.stored(0, clock)
-        arrays = {f"{prefix}/{name}": np.asarray(array) for name, array in replay._asdict().items()}
+        arrays = {name: array for name, (array,) in saved_tree(prefix, replay).items()}
         if self._width == 1:
             return {name: [array[:filled]] for name, array in arrays.items()}
         return {name: [own[:filled] for own in array] for name, array in arrays.items()}
+
+
+def _written(clock: Clock) -> int:
+    """Returns how many transitions each replay was given."""
+    return clock.agent_steps - clock.replay_from

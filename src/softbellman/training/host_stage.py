@@ -10,7 +10,7 @@ import numpy as np
 
 from softbellman.envs.step import HostEnv, Tape
 from softbellman.learning import learner
-from softbellman.learning.learner import LearnerState
+from softbellman.learning.learner import LearnerState, UpdateMetrics
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import FrameReplay, Transition
 from softbellman.learning.settings import LearnerSettings
@@ -97,16 +97,20 @@ class HostStage:
                 stack=env.stack,
                 num_envs=env.num_envs,
                 gamma=settings.gamma,
+                reach=recipe.reach,
             )
             for env in envs
         ]
+        self._forget()
         act_keys, replay_keys = (streams.keys([run.seed for run in runs], role) for role in (Role.ACT, Role.REPLAY))
         self._exploration = Ahead(learner.exploration, (loop.num_envs, envs[0].num_actions), act_keys)
         self._act_keys = stack(list(act_keys), self._width)
         self._words = Ahead(streams.words, (settings.batch_size,), replay_keys)
         self.ages = [np.zeros(loop.num_envs, np.int64) for _ in runs]
         self._counts = [counts.zero(loop.num_envs, np) for _ in runs]
-        self._last_update: tuple[int, Any] | None = None  # its agent step and losses, until they are counted
+        self._last_update: tuple[int, list[Any], UpdateMetrics] | None = (
+            None  # its agent step, numbers drawn and metrics
+        )
         self.obs = [env.reset() for env in envs]
         for replay, obs in zip(self.replays, self.obs, strict=True):
             replay.start(obs)
@@ -129,7 +133,8 @@ class HostStage:
             self.play(state, clock, steps)
             self.settle()  # the update before, which is over by now
             words = self._words.at(clock.updates)
-            batches = [replay.sample(own) for replay, own in zip(self.replays, words, strict=True)]
+            drawn = [self._draw(lane, own) for lane, own in enumerate(words)]
+            batches = [batch for _, batch in drawn]
             opt_state, moved, metrics = _learn(
                 self._recipe,
                 self._width,
@@ -140,19 +145,26 @@ class HostStage:
             )
             state = moved._replace(opt_state=opt_state, target_params=state.target_params)
             clock = clock._replace(agent_steps=clock.agent_steps + steps, updates=clock.updates + 1)
-            self._last_update = (clock.agent_steps, metrics.loss)
+            self._last_update = (clock.agent_steps, [numbers for numbers, _ in drawn], metrics)
         return state
 
     def settle(self) -> None:
-        """Waits for the last update, and counts its losses."""
-        if self._last_update is None:
-            return
-        moment, losses = self._last_update
-        self._last_update, losses = None, np.asarray(losses).reshape(-1)
-        with np.errstate(over="ignore"):
-            self._counts = [
-                counts.with_loss(own, loss, moment, np) for own, loss in zip(self._counts, losses, strict=False)
-            ]
+        """Waits for the last update, counts its losses and keeps its priorities in mind."""
+        sampling = self._recipe.sampling
+        if self._last_update is not None:
+            moment, numbers, metrics = self._last_update
+            self._last_update, losses = None, np.asarray(metrics.loss).reshape(-1)
+            with np.errstate(over="ignore"):
+                self._counts = [
+                    counts.with_loss(own, loss, moment, np) for own, loss in zip(self._counts, losses, strict=False)
+                ]
+            for lane, drawn in enumerate(numbers):
+                priorities = jax.tree.map(np.asarray, lane_of(metrics.priority, lane, self._width))
+                self._memories[lane] = sampling.learned(self._memories[lane], drawn, priorities, np)
+        for lane, replay in enumerate(self.replays):
+            if replay.moves:
+                self._memories[lane] = sampling.moved(self._memories[lane], replay.moves)
+                replay.moves.clear()
 
     def lost_at(self) -> list[int]:
         """Returns the agent step at which each run's loss ceased to be finite; 0 if none is counted that did."""
@@ -204,6 +216,7 @@ class HostStage:
             arrays |= {f"{name}/tapes/{copy}": [tape.actions] for copy, tape in enumerate(tapes)}
             if with_replay:
                 arrays |= {f"{name}/replay/{part}": views for part, views in replay.filled().items()}
+                arrays |= saved_tree(f"{name}/memory", self._memories[lane])
             told = [{"game": tape.game, "seed": tape.seed, "checksum": tape.checksum} for tape in tapes]
             facts.append({"written": replay.written, "tapes": told})
         return State({"runs": facts}, arrays)
@@ -232,6 +245,7 @@ class HostStage:
             if with_replay:
                 arrays = f"{name}/replay"
                 replay.refill(run["written"], lambda part, to, at=arrays: saved.read_into(f"{at}/{part}", to))
+                self._memories[lane] = restored_tree(saved, f"{name}/memory", self._memories[lane], np)
             if not (with_replay and goes_on):
                 replay.start(self.obs[lane])
         return notes
@@ -240,6 +254,19 @@ class HostStage:
         """Releases the emulators."""
         for env in self.envs:
             env.close()
+
+    def _forget(self) -> None:
+        """Makes the memories of empty replays."""
+        sampling = self._recipe.sampling
+        self._memories = [sampling.memory(replay.capacity, np) for replay in self.replays]
+        for replay in self.replays:
+            replay.moves = [] if sampling.has_memory else None
+
+    def _draw(self, lane: int, words: np.ndarray) -> tuple[Any, Transition]:
+        """Draws a run's minibatch, and gives the transitions' numbers too."""
+        replay = self.replays[lane]
+        numbers, density = self._recipe.sampling.draw(self._memories[lane], words, len(replay), np)
+        return numbers, replay.gather(replay.slots[numbers].astype(np.int64))._replace(density=density)
 
     def _actions(self, params: Any, agent_steps: int) -> np.ndarray:
         """Chooses the actions of every run, `[R, E]`; the network is asked only where an action is not random anyway.

@@ -40,7 +40,7 @@ ROLES: dict[str, Role] = {
     "head": Role(Linear, {"linear": Linear, "duelling": Duelling}),
     "noise": Role(NoNoise, {"none": NoNoise, "noisy": Noisy}),
     "scale": Role(scales.Raw, {"raw": scales.Raw, "popart": scales.PopArt}),
-    "sampling": Role(sampling.Uniform, {"uniform": sampling.Uniform}),
+    "sampling": Role(sampling.Uniform, {"uniform": sampling.Uniform, "prioritised": sampling.Prioritised}),
     "tightening": Role(tightening.Loose, {"none": tightening.Loose}),
     "exploration": Role(
         exploration.Greedy,

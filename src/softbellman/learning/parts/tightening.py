@@ -11,7 +11,7 @@ class Loose(Part):
     """No bounds."""
 
     name = "none"
-    steps = 0  # looked at before and behind a transition
+    around = 0  # steps looked at before a transition, and from it on
 
     def penalty(self, taken: Any, window: Any, values: Any) -> Any:
         """Compute what a loss `[B]` gets on top; None: nothing.
