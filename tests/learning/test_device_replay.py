@@ -10,6 +10,7 @@ from scipy import stats
 
 from softbellman.envs.step import Step
 from softbellman.learning import device_replay
+from softbellman.learning.parts.sampling import Uniform
 
 RUNS, ENVS, CAPACITY, GAMMA = 2, 2, 10, 0.9
 
@@ -43,7 +44,12 @@ def one_of(replay, run):
 def drawn(replay, filled, batch=1_000):
     keys = jnp.stack([jax.random.key(run) for run in range(RUNS)])
     words = jax.vmap(lambda key: jax.random.bits(key, (batch,)))(keys)
-    return jax.vmap(lambda *given: device_replay.draw(*given, jnp.int32(filled), (2,), np.float32))(replay, words)
+    return jax.vmap(lambda *given: at_words(*given, filled))(replay, words)
+
+
+def at_words(replay, words, filled, **more):
+    numbers, _ = Uniform().draw(None, words, jnp.int32(filled), jnp)
+    return device_replay.gather(replay, numbers.astype(jnp.int32), (2,), np.float32, **more)
 
 
 @pytest.mark.parametrize("steps", [1, 3, 5, 7, 23])
@@ -70,8 +76,8 @@ def test_draws_are_uniform_and_a_runs_own():
 def test_one_of_several_runs_draws_as_if_it_were_alone():
     replay, words = filled_by(5), jax.random.bits(jax.random.key(7), (50,))
     for run in range(RUNS):
-        batch = device_replay.draw(replay, words, jnp.int32(6), (2,), np.float32, of=(jnp.int32(run),))
-        alone = device_replay.draw(one_of(replay, run), words, jnp.int32(6), (2,), np.float32)
+        batch = at_words(replay, words, 6, of=(jnp.int32(run),))
+        alone = at_words(one_of(replay, run), words, 6)
         jax.tree.map(np.testing.assert_array_equal, batch, alone)
 
 
@@ -86,4 +92,4 @@ def test_bits_are_packed_and_come_back(shape):
 @pytest.mark.parametrize(("shape", "dtype"), [((10, 10, 4), bool), ((7,), np.float32)])
 def test_the_bytes_said_are_the_bytes_there(shape, dtype):
     replay = device_replay.empty(100, shape, dtype)
-    assert sum(array.nbytes for array in replay) == device_replay.bytes_needed(100, shape, dtype)
+    assert sum(array.nbytes for array in jax.tree.leaves(replay)) == device_replay.bytes_needed(100, shape, dtype)

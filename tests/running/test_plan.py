@@ -34,6 +34,18 @@ def planned(
         ({"steps": 1_050}, r"target_period_updates \(\d+\) can't fire"),
         ({"protocol": MACHADO_ATARI}, "does not heed the fields of protocol"),
         ({"network__kind": "nature_cnn"}, r"nature_cnn takes observations of shape \(4, 84, 84\), not \(4,\); try mlp"),
+        ({"recipe__returns": 0}, r"recipe\.returns \(0\) must be in 1 \.\. 1000"),
+        ({"recipe__returns": 10**6}, r"recipe\.returns \(1000000\) must be in 1 \.\. 1000"),
+        (
+            {"recipe__sampling": "prioritised(2)"},
+            r"recipe\.sampling 'prioritised\(2\)': alpha \(2\) must be in 0 \.\. 1",
+        ),
+        ({"recipe__sampling": "priority"}, r"there is no 'priority'.*uniform, prioritised"),
+        ({"recipe__tightening": "tightening(0)"}, r"recipe\.tightening 'tightening\(0\)': steps \(0\)"),
+        (
+            {"recipe__tightening": "tightening", "recipe__estimate": "quantiles(5)"},
+            r"recipe\.tightening tightening is for values.*distribution; try recipe\.estimate value",
+        ),
         ({"environment": "gym/Pendulum-v1"}, r"action space Box\(-2\.0, 2\.0.*Discrete"),
         ({"environment": "gym/CartPol-v1"}, "did you mean CartPole-v1"),
     ],
@@ -54,6 +66,20 @@ def test_the_replay_of_several_runs_is_several_times_as_large():
     one, three = planned(), planned(seeds=[0, 1, 2])
     assert three.replay_bytes == 3 * one.replay_bytes
     assert dict(three.summary())["memory"] == f"{three.replay_bytes:,} bytes for the replay for all of 3 runs"
+
+
+@pytest.mark.parametrize("environment", ["gym/CartPole-v1", "minatar/breakout"])
+def test_bytes_are_those_of_the_recipe(environment):
+    plain = planned(environment, preset_name=None if environment.startswith("gym/") else "sharp-minatar")
+    capacity = plain.config.learner.replay_capacity
+
+    def more(**values):
+        name = None if environment.startswith("gym/") else "sharp-minatar"
+        return planned(environment, preset_name=name, **values).replay_bytes - plain.replay_bytes
+
+    ends = capacity * environment.startswith("minatar/")
+    assert more(recipe__returns=3) == more(recipe__tightening="tightening") == ends
+    assert 4 * capacity <= more(recipe__sampling="prioritised") <= 5 * capacity
 
 
 def test_l26_a_budget_in_frames_is_one_in_steps():

@@ -98,31 +98,6 @@ def write(
     )
 
 
-def draw(
-    replay: DeviceReplay,
-    words: jax.Array,
-    filled: Any,
-    obs_shape: tuple[int, ...],
-    obs_dtype: Any,
-    of: tuple[Any, ...] = (),
-) -> Transition:
-    """Returns a transition for each random word, uniformly and with replacement (Deviation D19).
-
-    Args:
-        replay: the replay.
-        words: `[B]` uint32, random.
-        filled: number of slots that hold a transition, the first ones.
-        obs_shape: shape of an observation.
-        obs_dtype: its dtype.
-        of: `(run,)` where the arrays have an axis of runs in front; nothing but what is drawn is copied.
-
-    Returns:
-        Transitions with `[B]` in front.
-    """
-    indices = (words % jnp.uint32(filled)).astype(jnp.int32)  # uniform to within `filled / 2^32`
-    return gather(replay, indices, obs_shape, obs_dtype, of=of)
-
-
 def gather(
     replay: DeviceReplay,
     indices: jax.Array,
@@ -134,14 +109,14 @@ def gather(
     num_envs: int = 1,
     written: Any = None,
 ) -> Transition:
-    """Returns the transitions in slots `[B]`.
+    """Returns the transitions in slots, with `[B]` in front.
 
     Args:
         replay: the replay.
-        indices: the slots.
+        indices: `[B]` int32, the slots.
         obs_shape: shape of an observation.
         obs_dtype: its dtype.
-        of: as in `draw`.
+        of: `(run,)` where the arrays have an axis of runs in front; nothing but what is gathered is copied.
         reach: steps gathered with a transition.
         num_envs: environments `E` that write side by side.
         written: transitions written since the replay was empty, of which it holds the last `C`; for more than one step.
@@ -160,7 +135,7 @@ def gather(
         if reach.returns > 1:
             reward, discount, last = returns(indices, reach.returns, after, read, jnp)
         if reach.around:
-            around = window(indices, reach.around, after, before, read, jnp)
+            around = jax.lax.optimization_barrier(window(indices, reach.around, after, before, read, jnp))
     obs, next_obs, action = column("obs", indices), column("next_obs", last), column("action", indices)
     if reach.returns == 1:
         reward, discount = column("reward", indices), column("discount", indices)

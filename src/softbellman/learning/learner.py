@@ -189,7 +189,19 @@ def td_loss(
         )
     taken = estimate.taken(out, batch.action)
     target = _target(params, target_params, operator, batch, recipe, estimate, key_target)
-    losses, errors = estimate.losses(taken, target, recipe.update.huber_delta, recipe.scale.unit(params))
+    unit = recipe.scale.unit(params)
+    losses, errors = estimate.losses(taken, target, recipe.update.huber_delta, unit)
+
+    def values(obs: jax.Array) -> jax.Array:
+        flat = obs.reshape(-1, *batch.obs.shape[1:])
+        q = estimate.values(recipe.target_outputs(target_params, flat, key_target))
+        return q.reshape(*obs.shape[:2], -1)
+
+    window = batch.window
+    if window is not None:
+        reward, past_reward = (_clipped(each, recipe.update) for each in (window.reward, window.past_reward))
+        window = window._replace(reward=reward, past_reward=past_reward)
+    losses = recipe.tightening.tightened(losses, estimate.values(taken), window, values, unit)
     weights = recipe.sampling.weights(batch.density, updates)
     if weights is not None:
         losses = weights * losses
@@ -207,10 +219,7 @@ def _target(
     key_target: jax.Array | None = None,
 ) -> Any:
     """Computes the targets of a minibatch, or their laws; see `td_loss`."""
-    reward = batch.reward
-    if recipe.update.reward_clip is not None:
-        reward = jnp.clip(reward, -recipe.update.reward_clip, recipe.update.reward_clip)
-    reward, discount = folded(reward, batch.discount)
+    reward, discount = folded(_clipped(batch.reward, recipe.update), batch.discount)
 
     def gap(obs: Any, legal: Any) -> jax.Array:
         q = estimate.values(recipe.target_outputs(target_params, obs, key_target))
@@ -226,6 +235,11 @@ def _target(
     q_next_online = estimate.values(recipe.network.apply(params, batch.next_obs))
     target = estimate.target(operator, reward, discount, out_next, q_next_online, batch.next_legal)
     return jax.lax.stop_gradient(target)
+
+
+def _clipped(reward: Any, update: UpdateSettings) -> Any:
+    """Clips rewards, each by itself, where the settings say so."""
+    return reward if update.reward_clip is None else jnp.clip(reward, -update.reward_clip, update.reward_clip)
 
 
 def learn_step(

@@ -45,8 +45,8 @@ class Transition(NamedTuple):
         density: `[B]`, the probability of each to be drawn, as a multiple of a uniform one's; None: 1.
         window: steps around each transition, for a tightening; None without one.
 
-    Of windows of `n` steps, `reward` and `discount` are `[B, n]`, and `next_obs` is the last of their successors. A window
-    ends with its episode, or with the newest transition; it is filled up with rewards of 0 and discounts of 1.
+    Of windows of `n` steps, `reward` and `discount` are `[B, n]`, and `next_obs` is the last of their successors. A
+    window ends with its episode, or with the newest transition; it is filled up with rewards of 0, discounts of 1.
     """
 
     obs: Any
@@ -61,7 +61,7 @@ class Transition(NamedTuple):
 
 
 class FrameReplay:
-    """A uniform replay buffer over `num_envs` environments, one ring of frames each.
+    """A replay buffer over `num_envs` environments, one ring of frames each.
 
     An episode here is the learner's: it ends where `Step.terminated` or `Step.truncated` says so, and a stack holds
     zeros where it would reach back before the episode's first frame. A frame without a transition: Deviation D12.
@@ -74,8 +74,8 @@ class FrameReplay:
             of whose frames are stored.
         slots: `[capacity]` int32, the slot of each transition, by its number.
         written: frames written so far, one count per environment; the newest is in slot `(written - 1) % ring`.
-        moves: for a sampling that keeps transitions in mind: -1 for one that came, with the next number, and the number of
-            one that went, which the last one took; to be emptied by whoever reads it. None: nothing is noted.
+        moves: notes for a sampling with a memory, which empties them: -1 for a transition that came, with the next
+            number, and the number of one that went, which the last one took. None: nothing is noted.
     """
 
     def __init__(

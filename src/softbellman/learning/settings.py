@@ -36,7 +36,7 @@ class LearnerSettings(UpdateSettings):
     The defaults are the authors' (their `run_nature.py`), step for step.
 
     Attributes:
-        batch_size: transitions in a minibatch, drawn uniformly with replacement.
+        batch_size: transitions in a minibatch.
         update_period_steps: agent steps from one update to the next.
         target_period_updates: updates from one copy of the target network to the next.
         replay_capacity: frames that the replay holds, in each run.
@@ -66,7 +66,8 @@ class RecipeSettings:
     """The parts of a learner beside its operator, each by its spec; see `learning.parts`.
 
     Attributes:
-        returns: steps of reward before the bootstrap: the n of n-step returns.
+        returns: steps of reward before the bootstrap: the n of n-step returns. They end with their episode, or with
+            the newest step.
         gap: part of the action gap that a reward loses, such as `gap(0.9)`: advantage learning and its relatives.
         target: target networks: `latest`, or `past(10, mean)` and `past(10, min)` of the last copies.
         estimate: quantity that the network's outputs for an action stand for: `value`, `quantiles(51)`,
@@ -74,8 +75,10 @@ class RecipeSettings:
         head: last layers of the network: `linear` or `duelling`.
         noise: noise on the weights of the head: `none` or `noisy(0.5)`.
         scale: units in which the network learns: `raw`, or `popart(0.0003)`.
-        sampling: choice of transitions to learn from: `uniform`, or `prioritised(0.6, 0.4, 1, 100000)`.
-        tightening: penalty for values outside of bounds from the trajectory: `none` or `tightening(4, 4)`.
+        sampling: choice of transitions to learn from: `uniform`, or `prioritised(0.6, 0.4, 1, 100000)`: the exponent of
+            priorities, and that of the weights which make up for them, from the first update to the 100,000th.
+        tightening: penalty for values outside of bounds from the trajectory: `none`, or `tightening(4, 4)`: bounds from
+            up to 4 steps beyond the next and before the last, and the penalty's weight.
         exploration: policy of training: `epsilon`, `boltzmann(5)`, or `policy(mellowmax(5))`.
         risk: measure by which the best action is chosen: `neutral` or `cvar(0.25)`.
     """

@@ -27,8 +27,18 @@ class SumTree(NamedTuple):
 
 def empty(size: int, xp: Any) -> SumTree:
     """Make a tree for the numbers `0 .. size - 1`, of `xp`: `numpy` or `jax.numpy`."""
-    rows = -(-size // WIDTH)
-    return SumTree(xp.zeros((rows, WIDTH), xp.float32), xp.zeros(1 << (rows - 1).bit_length(), xp.float32))
+    rows, sums = _sizes(size)
+    return SumTree(xp.zeros((rows, WIDTH), xp.float32), xp.zeros(sums, xp.float32))
+
+
+def bytes_needed(size: int) -> int:
+    """Compute the bytes of a tree.
+
+    >>> bytes_needed(100_000)
+    402432
+    """
+    rows, sums = _sizes(size)
+    return 4 * (rows * WIDTH + sums)
 
 
 def put(tree: SumTree, numbers: Any, priorities: Any, xp: Any) -> SumTree:
@@ -57,6 +67,12 @@ def draw(tree: SumTree, shares: Any, xp: Any) -> tuple[Any, Any]:
     return row * WIDTH + column, tree.leaves[row, column], before[-1]
 
 
+def _sizes(size: int) -> tuple[int, int]:
+    """Return the numbers of rows and of their sums."""
+    rows = -(-size // WIDTH)
+    return rows, 1 << (rows - 1).bit_length()
+
+
 def _sum(values: Any) -> Any:
     """Sum along the last axis, whose length is a power of 2."""
     while values.shape[-1] > 1:
@@ -76,7 +92,7 @@ def _partial(values: Any, xp: Any) -> Any:
 
 
 def _place(partial: Any, threshold: Any, xp: Any, start: Any = None) -> Any:
-    """Find the first place where partial sums `[B, L]`, with `start` `[B]`, exceed thresholds `[B]`; or where the last rise is."""
+    """Find the first place where partial sums `[B, L]`, above `start` `[B]`, exceed thresholds `[B]`, or last rise."""
     above = partial if start is None else start[:, None] + partial
     return xp.sum((above <= threshold[:, None]) & (partial < partial[:, -1:]), axis=1, dtype=xp.int32)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-
 Read = Callable[[str, Any], Any]
 """Reads a column of a replay at places: `obs` and `next_obs` at places `[N]`, others at any."""
 
@@ -85,8 +84,8 @@ def returns(first: Any, size: int, after: Callable[..., Any], read: Read, xp: An
         xp: `numpy` or `jax.numpy`.
 
     Returns:
-        Rewards and discounts `[B, size]`, filled up with 0 and 1, which a fold does not see; and places `[B]` of the last
-        transitions.
+        Rewards and discounts `[B, size]`, filled up with 0 and 1, which a fold does not see; and places `[B]` of the
+        last transitions.
     """
     places, there = chain(first, size, after, xp)
     return (*_rewards(places, there, read, xp), places[:, -1])

@@ -139,8 +139,10 @@ def parts_of(settings: RecipeSettings) -> dict[str, Any]:
     Raises:
         ValueError: for a spec that names none, and for parts that can't work together.
     """
-    if settings.returns < 1:
-        raise ValueError(f"recipe.returns ({settings.returns}) must be at least 1")
+    if not 1 <= settings.returns <= 1_000:
+        raise ValueError(
+            f"recipe.returns ({settings.returns}) must be in 1 .. 1000: steps of reward before the bootstrap"
+        )
     parts = {role: part(role, getattr(settings, role)) for role in ROLES}
     estimate = parts["estimate"]
     if parts["risk"] != Neutral() and estimate.takes_any_reduction:
@@ -149,7 +151,8 @@ def parts_of(settings: RecipeSettings) -> dict[str, Any]:
             "none; try quantiles(51)"
         )
     minimum = getattr(parts["target"], "reduce", None) == "min"
-    for role, given in (("target", minimum), ("scale", parts["scale"] != Raw())):
+    tightened = parts["tightening"].around > 0
+    for role, given in (("target", minimum), ("scale", parts["scale"] != Raw()), ("tightening", tightened)):
         if given and not estimate.takes_any_reduction:
             raise ValueError(
                 f"recipe.{role} {getattr(settings, role)} is for values, and recipe.estimate {settings.estimate} is a "

@@ -8,6 +8,7 @@ from softbellman import operators as ops
 from softbellman.config import PRESETS, Config, checked, effective, replaced
 from softbellman.learning import device_replay
 from softbellman.learning.learner import epsilon_at
+from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import FrameReplay
 from softbellman.memory import available_memory, require_memory
 from softbellman.references import is_reference
@@ -154,11 +155,11 @@ def plan(
         if is_reference(network):
             made = make_network(config.network, env.obs_scale, env.obs_shape, env.num_actions)
             check_network(network, made, env.obs_shape, env.obs_dtype, env.num_actions)
-        make_recipe(config, env.obs_scale, env.obs_shape, env.num_actions)
+        recipe = make_recipe(config, env.obs_scale, env.obs_shape, env.num_actions)
         if family.on_device:
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
-        bytes_needed = replay_bytes(environment, env, config, len(seeds))
+        bytes_needed = replay_bytes(environment, env, config, recipe, len(seeds))
         notes = tuple(env.rehearse())
         facts = env.describe() | {
             "obs_shape": list(env.obs_shape),
@@ -193,18 +194,18 @@ def check_in_training(operator: Any, num_actions: int) -> None:
         raise ValueError(f"operator {operator} is not what its own spec, which the study records, leads to")
 
 
-def replay_bytes(environment: str, env: envs.HostEnv, config: Config, num_runs: int) -> int:
-    """Returns the bytes of all replays of a group, and refuses them if they do not fit into memory.
+def replay_bytes(environment: str, env: envs.HostEnv, config: Config, recipe: Recipe, num_runs: int) -> int:
+    """Returns the bytes of all replays of a group, with what sampling keeps in mind.
 
     Raises:
-        MemoryError: with the bytes needed, the bytes there, and the field to change.
+        MemoryError: they do not fit into memory; with the bytes needed, the bytes there, and the field to change.
     """
     capacity = config.learner.replay_capacity
     if envs.is_device(environment):
-        one = device_replay.bytes_needed(capacity, env.obs_shape, env.obs_dtype)
+        one = device_replay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, recipe.reach)
     else:
         one = FrameReplay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, env.stack)
-    needed = num_runs * one
+    needed = num_runs * (one + recipe.sampling.bytes_needed(capacity))
     field = "learner.replay_capacity" + (" or the number of seeds" if num_runs > 1 else "")
     require_memory(needed, available_memory(), field)
     return needed

@@ -145,7 +145,7 @@ def _steps(setting: Setting, world: World, params: Any, keys: Keys, moment: Mome
 def minibatch(
     setting: Setting, replay: DeviceReplay, of: tuple[Any, ...], words: jax.Array, written: Any
 ) -> Transition:
-    """Draws a minibatch for one run of a block, outside training, uniformly; `of` is its lane, where there are lanes."""
+    """Draws a minibatch for one run of a block, uniformly, outside training; `of` is its lane, where there are any."""
     numbers, _ = Uniform().draw(None, words, jnp.minimum(written, setting.replay_capacity), jnp)
     return _gathered(setting, replay, numbers.astype(jnp.int32), written, of)
 

@@ -88,7 +88,7 @@ class DeviceStage:
     @property
     def replay_bytes(self) -> int:
         """Bytes of the replays."""
-        return sum(array.nbytes for array in jax.tree.leaves(self.world.replay))
+        return sum(array.nbytes for array in jax.tree.leaves((self.world.replay, self.world.memory)))
 
     def play(self, state: LearnerState, clock: Clock, steps: int) -> None:
         """Takes agent steps without an update."""

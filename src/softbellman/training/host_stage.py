@@ -67,6 +67,7 @@ class HostStage:
     Attributes:
         envs: one training environment per run.
         replays: one replay per run.
+        memories: what sampling keeps in mind of each.
         obs: `[E, *obs_shape]` of each run, acted on next.
         ages: `[E]` of each run, agent steps in the learning episode.
     """
@@ -117,8 +118,9 @@ class HostStage:
 
     @property
     def replay_bytes(self) -> int:
-        """Bytes of the frames in the replays."""
-        return sum(replay.frames.nbytes for replay in self.replays)
+        """Bytes of the frames in the replays, and of what sampling keeps in mind."""
+        memories = sum(array.nbytes for array in jax.tree.leaves(self.memories))
+        return sum(replay.frames.nbytes for replay in self.replays) + memories
 
     def play(self, state: LearnerState, clock: Clock, steps: int) -> None:
         """Takes agent steps without an update."""
@@ -158,12 +160,13 @@ class HostStage:
                 self._counts = [
                     counts.with_loss(own, loss, moment, np) for own, loss in zip(self._counts, losses, strict=False)
                 ]
+            priorities = jax.tree.map(np.asarray, metrics.priority)
             for lane, drawn in enumerate(numbers):
-                priorities = jax.tree.map(np.asarray, lane_of(metrics.priority, lane, self._width))
-                self._memories[lane] = sampling.learned(self._memories[lane], drawn, priorities, np)
+                own = lane_of(priorities, lane, self._width)
+                self.memories[lane] = sampling.learned(self.memories[lane], drawn, own, np)
         for lane, replay in enumerate(self.replays):
             if replay.moves:
-                self._memories[lane] = sampling.moved(self._memories[lane], replay.moves)
+                self.memories[lane] = sampling.moved(self.memories[lane], replay.moves)
                 replay.moves.clear()
 
     def lost_at(self) -> list[int]:
@@ -216,7 +219,7 @@ class HostStage:
             arrays |= {f"{name}/tapes/{copy}": [tape.actions] for copy, tape in enumerate(tapes)}
             if with_replay:
                 arrays |= {f"{name}/replay/{part}": views for part, views in replay.filled().items()}
-                arrays |= saved_tree(f"{name}/memory", self._memories[lane])
+                arrays |= saved_tree(f"{name}/memory", self.memories[lane])
             told = [{"game": tape.game, "seed": tape.seed, "checksum": tape.checksum} for tape in tapes]
             facts.append({"written": replay.written, "tapes": told})
         return State({"runs": facts}, arrays)
@@ -245,7 +248,7 @@ class HostStage:
             if with_replay:
                 arrays = f"{name}/replay"
                 replay.refill(run["written"], lambda part, to, at=arrays: saved.read_into(f"{at}/{part}", to))
-                self._memories[lane] = restored_tree(saved, f"{name}/memory", self._memories[lane], np)
+                self.memories[lane] = restored_tree(saved, f"{name}/memory", self.memories[lane], np)
             if not (with_replay and goes_on):
                 replay.start(self.obs[lane])
         return notes
@@ -258,14 +261,14 @@ class HostStage:
     def _forget(self) -> None:
         """Makes the memories of empty replays."""
         sampling = self._recipe.sampling
-        self._memories = [sampling.memory(replay.capacity, np) for replay in self.replays]
+        self.memories = [sampling.memory(replay.capacity, np) for replay in self.replays]
         for replay in self.replays:
             replay.moves = [] if sampling.has_memory else None
 
     def _draw(self, lane: int, words: np.ndarray) -> tuple[Any, Transition]:
         """Draws a run's minibatch, and gives the transitions' numbers too."""
         replay = self.replays[lane]
-        numbers, density = self._recipe.sampling.draw(self._memories[lane], words, len(replay), np)
+        numbers, density = self._recipe.sampling.draw(self.memories[lane], words, len(replay), np)
         return numbers, replay.gather(replay.slots[numbers].astype(np.int64))._replace(density=density)
 
     def _actions(self, params: Any, agent_steps: int) -> np.ndarray:

@@ -24,7 +24,7 @@ class Stage(Protocol):
 
     @property
     def replay_bytes(self) -> int:
-        """Bytes of the replays."""
+        """Bytes of the replays, and of what sampling keeps in mind."""
         ...
 
     def play(self, state: LearnerState, clock: Clock, steps: int) -> None:

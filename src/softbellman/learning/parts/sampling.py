@@ -29,6 +29,10 @@ class Uniform(Part):
         """Make the memory of an empty replay, as arrays of `xp`: `numpy` or `jax.numpy`; None: there is none."""
         return None
 
+    def bytes_needed(self, capacity: int) -> int:
+        """Compute the bytes of the memory of a replay."""
+        return 0
+
     def written(self, memory: Any, written: Any, capacity: int) -> Any:
         """Take note of transitions written in a ring: number `w % capacity` is the `w`-th, up to `written` of them."""
         return memory
@@ -47,7 +51,8 @@ class Uniform(Part):
             xp: `numpy` or `jax.numpy`.
 
         Returns:
-            The numbers `[B]` of transitions, and the probability `[B]` of each, as a multiple of a uniform one's; None: 1.
+            The numbers `[B]` of transitions, and their density `[B]`: the probability of each, as a multiple of a
+            uniform one's; None: 1.
         """
         return words % xp.uint32(stored), None  # uniform to within `stored / 2^32`
 
@@ -116,6 +121,10 @@ class Prioritised(Uniform):
         """Make the memory of an empty replay."""
         return Memory(sum_tree.empty(capacity, xp), xp.ones((), xp.float32), xp.zeros((), xp.int32))
 
+    def bytes_needed(self, capacity: int) -> int:
+        """Compute the bytes of the memory of a replay."""
+        return sum_tree.bytes_needed(capacity) + 4 + 4
+
     def written(self, memory: Memory, written: Any, capacity: int) -> Memory:
         """Give the largest priority to transitions written since the last time, row by row."""
         rows = len(memory.tree.leaves)
@@ -142,12 +151,12 @@ class Prioritised(Uniform):
         for number in moves:
             if number < 0:
                 leaves[known] = memory.largest
+                changed.add(known // WIDTH)
                 known += 1
             else:
                 known -= 1
                 leaves[number], leaves[known] = leaves[known], 0.0
-                changed.add(number // WIDTH)
-            changed.add((known if number >= 0 else known - 1) // WIDTH)
+                changed |= {number // WIDTH, known // WIDTH}
         tree = sum_tree.with_rows_summed(memory.tree, np.array(sorted(changed)), np)
         return memory._replace(tree=tree, known=np.int32(known))
 

@@ -41,7 +41,7 @@ ROLES: dict[str, Role] = {
     "noise": Role(NoNoise, {"none": NoNoise, "noisy": Noisy}),
     "scale": Role(scales.Raw, {"raw": scales.Raw, "popart": scales.PopArt}),
     "sampling": Role(sampling.Uniform, {"uniform": sampling.Uniform, "prioritised": sampling.Prioritised}),
-    "tightening": Role(tightening.Loose, {"none": tightening.Loose}),
+    "tightening": Role(tightening.Loose, {"none": tightening.Loose, "tightening": tightening.Tightening}),
     "exploration": Role(
         exploration.Greedy,
         {"epsilon": exploration.Greedy, "boltzmann": exploration.boltzmann, "policy": exploration.Policy},
