@@ -23,6 +23,7 @@ _LEAST = 1e-6  # added to errors, so that none is never drawn
 class Uniform(Part):
     """Every transition alike, with replacement (Deviation D19); nothing is kept in mind."""
 
+    name = "uniform"
     has_memory = False
 
     def memory(self, capacity: int, xp: Any) -> Any:
@@ -59,8 +60,6 @@ class Uniform(Part):
     def learned(self, memory: Any, numbers: Any, priorities: Any, xp: Any) -> Any:
         """Take note of the priorities `[B]` of the minibatch that an update has learned from."""
         return memory
-
-    name = "uniform"
 
     def weights(self, density: Any, updates: Any) -> Any:
         """Compute the weights `[B]` of losses; None: all alike.
