@@ -31,6 +31,7 @@ class Preset(NamedTuple):
 
 _AUTHORS = "authors' code"
 _HERE = "preset"
+_HESSEL = "Hessel et al."
 _MINATAR_PACKAGE = "MinAtar"  # the reference package, and the example agent in it
 
 
@@ -91,6 +92,26 @@ _MACHADO = _derived(
         f"protocol.{name}": (value, "Machado et al.")
         for name, value in dataclasses.asdict(MACHADO_ATARI).items()
         if value != getattr(PAPER_ATARI, name)
+    },
+)
+_RAINBOW = _derived(
+    _PAPER,
+    "rainbow",
+    "Rainbow (Hessel et al. 2018) on the paper's games: six parts at once, for double(max) or any other operator.",
+    {
+        "recipe.returns": (3, _HESSEL),
+        "recipe.estimate": ("categorical(51, -10, 10)", _HESSEL),
+        "recipe.head": ("duelling", _HESSEL),
+        "recipe.noise": ("noisy", _HESSEL),
+        "recipe.sampling": ("prioritised(0.5, 0.4, 1, 12500000)", _HESSEL),  # to the end of 50 million agent steps
+        "learner.optimizer": ("adam", _HESSEL),
+        "learner.learning_rate": (6.25e-5, _HESSEL),
+        "learner.optimizer_epsilon": (1.5e-4, _HESSEL),
+        "learner.loss_reduction": ("mean", _HESSEL),
+        "learner.target_period_updates": (2_000, _HESSEL),  # 32,000 frames
+        "learner.replay_start_steps": (20_000, _HESSEL),  # 80,000 frames
+        "learner.epsilon_end": (0.0, _HESSEL),
+        "learner.epsilon_decay_steps": (0, _HESSEL),
     },
 )
 _DEMO = _derived(
@@ -198,6 +219,7 @@ PRESETS = {
         _QUICK,
         _SHARP_ATARI,
         _MACHADO,
+        _RAINBOW,
         _DEMO,
         _CLASSIC,
         _MINATAR,

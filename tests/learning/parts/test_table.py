@@ -1,10 +1,18 @@
 """Specs of parts: round trips, and every fault told of."""
 
+import dataclasses
+import re
+from pathlib import Path
+
 import pytest
 
+from softbellman.config.arms import parse_arm
 from softbellman.learning.parts.gaps import Gap
 from softbellman.learning.parts.table import ROLES, part
 from softbellman.learning.settings import RecipeSettings
+from softbellman.operators.spec import name_and_arguments
+
+FIELDS = [field.name for field in dataclasses.fields(RecipeSettings)]
 
 SPECS = {
     "gap": ["none", "gap(0.9)", "gap(0.9, 1)", "persistent(0.5)", "persistent_pfrl(0.5)", "persistent_q(0.1)"],
@@ -65,3 +73,25 @@ def test_faults_are_told_of(role, spec, message):
     with pytest.raises(ValueError, match=f"recipe.{role} ") as told:
         part(role, spec)
     assert message in str(told.value) and "\n" not in str(told.value)
+
+
+def test_the_page_of_variants_has_every_part_with_a_spec_that_reads():
+    """Each row's spec is read as that of an arm is; each row names a test file that is there."""
+    page = (Path(__file__).parents[3] / "docs" / "variants.md").read_text()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ") and line.count(" | ") == 5][1:]
+    seen = set()
+    for row in rows:
+        for spec in re.findall(r"`([^`]+=[^`]+)`", row[3]):
+            changes = parse_arm(f"max, {spec}" if spec.split("=")[0] in FIELDS else spec).changes
+            assert changes, spec
+            for path, value in changes:
+                role = path.removeprefix("recipe.")
+                if role in ROLES:
+                    seen.add(f"{role} {name_and_arguments(str(value))[0]}")
+                    part(role, value)
+    plain = {f"{role} {next(iter(ROLES[role].factories))}" for role in ROLES}
+    assert {f"{role} {name}" for role in ROLES for name in ROLES[role].factories} - plain == seen | {
+        "exploration policy"
+    }
+    deviations = (Path(__file__).parents[3] / "docs" / "deviations.md").read_text()
+    assert all(f"| {number} |" in deviations for row in rows for number in re.findall(r"D\d+", row[4]))
