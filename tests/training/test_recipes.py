@@ -15,7 +15,9 @@ from softbellman.learning.parts.exploration import Policy
 from softbellman.learning.parts.gaps import AdvantageGap, PersistentAdvantageGap
 from softbellman.learning.parts.heads import Duelling, Noisy
 from softbellman.learning.parts.risks import CVaR
+from softbellman.learning.parts.sampling import Prioritised
 from softbellman.learning.parts.scales import PopArt
+from softbellman.learning.parts.tightening import Tightening
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.settings import LearnerSettings
 from softbellman.running.build import make_network
@@ -42,6 +44,16 @@ RECIPES = {
     "popart": {"scale": PopArt(0.01)},
     "policy": {"exploration": Policy(ops.mellowmax(5.0))},
     "risk": {"estimate": Quantiles(11), "risk": CVaR(0.25)},
+    "three steps": {"returns": 3},
+    "prioritised": {"sampling": Prioritised(0.6, 0.4, 1.0, 100)},
+    "tightened": {"tightening": Tightening(2, 1.0)},
+    "rainbow": {
+        "returns": 3,
+        "sampling": Prioritised(0.5, 0.4, 1.0, 100),
+        "estimate": Categorical(41, -2.0, 6.0),
+        "head": Duelling(),
+        "noise": Noisy(0.5),
+    },
     "together": {
         "estimate": Quantiles(5),
         "head": Duelling(),
@@ -61,7 +73,7 @@ def recipe_of(settings: LearnerSettings, obs_shape, num_actions, *, head=None, n
     return replace(plain, network=network)
 
 
-ROUNDED = ("quantiles", "duelling", "risk", "together")
+ROUNDED = ("quantiles", "duelling", "risk", "rainbow", "together")
 """Recipes whose sums XLA fuses differently in the two stages' programs, so that they agree to float32 rounding."""
 
 
@@ -104,7 +116,9 @@ def assert_alike(one, other, tolerance=0.0):
 
 
 LEARNED = {
-    name: parts for name, parts in RECIPES.items() if name not in ("munchausen", "persistent", "risk", "together")
+    name: parts
+    for name, parts in RECIPES.items()
+    if name not in ("munchausen", "persistent", "risk", "three steps", "rainbow", "together")
 }
 
 

@@ -21,6 +21,8 @@ SPECS = {
     "head": ["linear", "duelling"],
     "noise": ["none", "noisy", "noisy(0.1)"],
     "scale": ["raw", "popart(0.0003)"],
+    "sampling": ["uniform", "prioritised", "prioritised(0.5)", "prioritised(0.6, 0.4, 1, 5000)"],
+    "tightening": ["none", "tightening", "tightening(2, 0.5)"],
     "exploration": ["epsilon", "policy(mellowmax(5))", "policy(double(max))"],
     "risk": ["neutral", "cvar(0.25)"],
 }

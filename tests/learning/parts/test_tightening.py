@@ -10,7 +10,7 @@ from softbellman.learning import learner
 from softbellman.learning.networks import mlp
 from softbellman.learning.parts.scales import PopArt
 from softbellman.learning.parts.table import part
-from softbellman.learning.parts.tightening import Loose, Tightening
+from softbellman.learning.parts.tightening import Tightening
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import UpdateSettings
@@ -143,10 +143,8 @@ def test_an_update_clips_rewards_of_the_window_and_bounds_by_the_target_network(
     assert float(losses[0]) == float(losses[1]) != float(losses[2])
 
 
-def test_specs_lead_to_values_and_back():
-    assert part("tightening", "none") == Loose() and part("tightening", "tightening") == Tightening(4, 4.0)
-    given = part("tightening", "tightening(2, 0.5)")
-    assert given == Tightening(2, 0.5) and part("tightening", str(given)) == given and given.around == 3
+def test_the_defaults_are_the_papers():
+    assert part("tightening", "tightening") == Tightening(4, 4.0)
 
 
 @pytest.mark.parametrize(
