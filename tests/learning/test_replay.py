@@ -451,7 +451,8 @@ def test_a_batch_has_the_documented_shapes_and_dtypes_and_one_seed_gives_one_bat
         replay.add(np.array([17, 2], np.uint8), Step(obs, obs, **flags(num_envs=2)))
     batch, again = (replay.sample(words(np.random.default_rng(3), 32)) for _ in range(2))
     assert batch.obs.shape == batch.next_obs.shape == (32, 4, 84, 84)
-    assert [part.dtype for part in batch] == [np.uint8, np.int32, np.float32, np.float32, np.uint8]
+    assert batch.legal is batch.next_legal is None  # nothing was masked
+    assert [part.dtype for part in batch[:5]] == [np.uint8, np.int32, np.float32, np.float32, np.uint8]
     assert np.shares_memory(batch.obs, batch.next_obs) and not np.shares_memory(batch.obs, replay.frames)
     for part, same in zip(batch, again, strict=True):
         np.testing.assert_array_equal(part, same)

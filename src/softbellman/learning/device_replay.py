@@ -41,10 +41,10 @@ class DeviceReplay(NamedTuple):
 def empty(capacity: int, obs_shape: tuple[int, ...], obs_dtype: Any, reach: Reach = ONE_STEP) -> DeviceReplay:
     """Allocates a replay."""
     size, dtype = _packed(obs_shape, obs_dtype)
-    obs, kinds = ((capacity, size), dtype), (jnp.int32, jnp.float32, jnp.float32)
-    columns = [jnp.zeros(capacity, kind) for kind in kinds]
+    obs, next_obs = jnp.zeros((capacity, size), dtype), jnp.zeros((capacity, size), dtype)
+    action, reward, discount = (jnp.zeros(capacity, kind) for kind in (jnp.int32, jnp.float32, jnp.float32))
     last = jnp.zeros(capacity, bool) if reach != ONE_STEP else None
-    return DeviceReplay(jnp.zeros(*obs), jnp.zeros(*obs), *columns, last)
+    return DeviceReplay(obs, next_obs, action, reward, discount, last)
 
 
 def bytes_needed(capacity: int, obs_shape: tuple[int, ...], obs_dtype: Any, reach: Reach = ONE_STEP) -> int:

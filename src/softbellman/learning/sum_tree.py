@@ -53,7 +53,7 @@ def with_rows_summed(tree: SumTree, rows: Any, xp: Any) -> SumTree:
     return tree._replace(sums=_set(tree.sums, rows, _sum(tree.leaves[rows]), xp))
 
 
-def draw(tree: SumTree, shares: Any, xp: Any) -> tuple[Any, Any]:
+def draw(tree: SumTree, shares: Any, xp: Any) -> tuple[Any, Any, Any]:
     """Draw numbers by shares `[B]` of the sum of all priorities, from 0 up to 1.
 
     Returns:
