@@ -52,7 +52,7 @@ def test_what_another_view_began_is_left_as_it_is(tmp_path):
     """A group of another view goes on when that view is run, unless it holds a run of this one, too."""
     whole = plan_runs(SMOKE, ["max", "softmax(1)", "softmax(30)"], None)
     study = Study.create(
-        tmp_path / "study", whole.environments, whole.operators, whole.seeds, whole.config, whole.facts, []
+        tmp_path / "study", whole.environments, whole.arms, whole.seeds, whole.config, whole.facts, []
     )
     of = {spec: [run for run in study.runs if run.operator == spec] for spec in whole.specs}
     Group.create(study, of["max"])
@@ -73,7 +73,7 @@ def test_only_what_a_view_needs_is_trained(tmp_path):
     study = Study.create(
         tmp_path / "study",
         SMOKE.environments,
-        *(plan_runs(SMOKE, ["max"], None).operators, SMOKE.seeds, SMOKE.config),
+        *(plan_runs(SMOKE, ["max"], None).arms, SMOKE.seeds, SMOKE.config),
         plan_runs(SMOKE, ["max"], None).facts,
         [],
     )
@@ -97,8 +97,8 @@ def test_only_what_a_view_needs_is_trained(tmp_path):
 
 
 def test_a_part_of_a_scale_that_compare_began_is_of_that_scale(tmp_path):
-    part = prepare(LAPTOP.environments[:1], plan_runs(LAPTOP, ["max"], None).operators, LAPTOP.seeds[:3], LAPTOP.config)
-    Study.create(tmp_path / "study", part.environments, part.operators, part.seeds, part.config, part.facts, [])
+    part = prepare(LAPTOP.environments[:1], plan_runs(LAPTOP, ["max"], None).arms, LAPTOP.seeds[:3], LAPTOP.config)
+    Study.create(tmp_path / "study", part.environments, part.arms, part.seeds, part.config, part.facts, [])
     study = open_study(LAPTOP, tmp_path / "study")
     assert study is not None and study.seeds == [10, 11, 12]
 
