@@ -135,43 +135,6 @@ def test_numbers_and_truths_of_any_type_are_taken(reward, end):
     assert (step.reward.tolist(), step.terminated.tolist(), step.reward.dtype) == ([1.0], [True], np.float32)
 
 
-class Masked(Env):
-    """Says which actions are legal; an illegal one raises if `strict`. In the first three steps all are legal."""
-
-    strict, free = True, 0
-
-    def info(self):
-        self.mask = np.ones(2, np.int8) if self.time < self.free else np.int8([self.time % 2, 1 - self.time % 2])
-        return {"action_mask": self.mask}
-
-    def reset(self, *, seed=None, options=None):
-        return super().reset(seed=seed, options=options)[0], self.info()
-
-    def step(self, action):
-        if self.strict and not self.mask[action - self.action_space.start]:
-            raise ValueError(f"illegal action {action}")
-        return *super().step(action)[:4], self.info()
-
-
-@pytest.mark.parametrize("free", [0, 3])
-@pytest.mark.parametrize("start", [0, 5])
-def test_a_mask_whose_illegal_actions_raise_is_refused_by_the_rehearsal(free, start):
-    env = type("Strict", (Masked,), {"free": free, "action_space": Discrete(2, start=start)})
-    with pytest.raises(
-        EnvironmentFault, match=r'info\["action_mask"\] forbids \(ValueError: illegal action'
-    ) as refused:
-        GymEnv(env, seed=0, max_episode_steps=9).rehearse()
-    assert "legal actions are not supported yet; let a forbidden action do nothing" in str(refused.value)
-
-
-def test_a_mask_whose_illegal_actions_do_no_harm_is_told():
-    for free in (0, 3, 10**6):
-        (note,) = GymEnv(type("Lax", (Masked,), {"strict": False, "free": free}), seed=0).rehearse()
-        assert note == 'Lax: info["action_mask"] is not heeded; actions that it forbids are taken too'
-    strange = made(**gives(lambda o, r, t, c, i: (o, r, t, c, {"action_mask": "all"})))
-    assert len(GymEnv(strange, seed=0).rehearse()) == 1
-
-
 def test_floats_out_of_their_bounds_are_told():
     env = made(**gives(lambda o, r, t, c, i: (o + 7, r, t, c, i)))
     assert GymEnv(env, seed=0).rehearse() == [

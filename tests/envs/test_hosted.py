@@ -7,6 +7,7 @@ import pytest
 from softbellman import envs
 from softbellman.envs.device import copy_keys
 from softbellman.envs.hosted import HostedEnv
+from softbellman.tabular.examples import EXAMPLES
 
 NAMES = ["minatar/breakout", "mdp/forest"]
 
@@ -17,9 +18,8 @@ def played(env, steps, seed=0):
 
 
 def same(first, second):
-    return all(
-        (one == other).all() for a, b in zip(first, second, strict=True) for one, other in zip(a, b, strict=True)
-    )
+    leaves = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
+    return all((one == other).all() for one, other in leaves)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -131,3 +131,32 @@ def test_a_seed_and_a_number_of_copies_are_needed():
         HostedEnv(env, seed=-1)
     with pytest.raises(ValueError, match="num_envs must be at least 1"):
         HostedEnv(env, seed=0, num_envs=0)
+
+
+def test_masks_go_with_what_is_acted_on_and_with_the_true_successor():
+    env, mdp, rng = envs.make("mdp/doors", seed=0, num_envs=3), EXAMPLES["doors"](), np.random.default_rng(0)
+    assert env.legal.all()  # before the first reset nothing is known
+    obs, ended = env.reset(), 0
+    for _ in range(200):
+        assert (env.legal == mdp.legal[obs.argmax(axis=1)]).all()
+        actions = np.array([rng.choice(np.flatnonzero(one)) for one in env.legal])
+        step = env.step(actions)
+        assert (step.legal == mdp.legal[step.obs.argmax(axis=1)]).all() and (step.legal == env.legal).all()
+        behind = step.next_obs.sum(axis=1) == 0
+        assert (step.terminated == behind).all() and step.next_legal[behind].all()
+        assert (step.next_legal == mdp.legal[step.next_obs.argmax(axis=1)])[~behind].all()
+        obs, ended = step.obs, ended + step.game_ended.sum()
+    assert ended > 20
+    again = envs.make("mdp/doors", seed=0, num_envs=3)
+    again.restore(env.tape)
+    assert (again.legal == env.legal).all()
+    illegal = np.array([np.flatnonzero(~one)[0] for one in env.legal])
+    with pytest.raises(ValueError, match="must be legal"):
+        env.step(illegal)
+
+
+def test_an_environment_without_illegal_actions_has_no_masks():
+    env = envs.make("mdp/forest", seed=0)
+    env.reset()
+    step = env.step(np.zeros(1, int))
+    assert env.legal is step.legal is step.next_legal is None

@@ -87,13 +87,18 @@ def test_every_example_is_an_environment():
         assert env.num_actions == EXAMPLES[name]().num_actions
 
 
-def test_what_cannot_be_played_is_refused(monkeypatch):
+def test_what_cannot_be_played_is_refused():
     with pytest.raises(ValueError, match="limit must be at least 1"):
         MDPEnv("small", limit=0)
-    partly_legal = tabular.FiniteMDP(np.ones((1, 2, 1)), np.zeros((1, 2)), 0.5, legal=[[True, False]])
-    monkeypatch.setattr("softbellman.envs.mdp.EXAMPLES", {"partly": lambda: partly_legal})
-    with pytest.raises(ValueError, match="illegal actions"):
-        MDPEnv("partly")
+
+
+def test_illegal_actions_are_those_of_the_mdp():
+    env, key = MDPEnv("doors"), copy_keys(0, training=True, num_envs=1)[0]
+    assert env.is_masked and not MDPEnv("small").is_masked
+    state, obs = env.reset(key)
+    assert (env.legal(state) == EXAMPLES["doors"]().legal[np.argmax(obs)]).all()
+    state, _ = MDPEnv("small").reset(key)
+    assert MDPEnv("small").legal(state) is None
 
 
 def test_its_picture_marks_the_state():

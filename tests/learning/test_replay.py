@@ -177,6 +177,10 @@ def test_l4_bytes_needed_is_exactly_what_is_allocated():
         replay = FrameReplay(60, obs_shape=shape, obs_dtype=np.uint8, stack=stack, gamma=1.0, num_envs=3)
         arrays = [value for name, value in vars(replay).items() if isinstance(value, np.ndarray) and name[0] != "_"]
         assert sum(array.nbytes for array in arrays) == FrameReplay.bytes_needed(60, shape, np.uint8, stack)
+    for actions, size in ((1, 1), (8, 1), (9, 2), (18, 3)):
+        replay = FrameReplay(60, obs_shape=(5,), obs_dtype=np.uint8, stack=None, gamma=1.0, masked_actions=actions)
+        needed = FrameReplay.bytes_needed(60, (5,), np.uint8, None, actions)
+        assert replay.legal.nbytes == 60 * size == needed - FrameReplay.bytes_needed(60, (5,), np.uint8, None)
 
 
 def resident_bytes():
@@ -482,3 +486,136 @@ def test_a_buffer_that_cannot_work_is_refused_with_what_to_do(change, message):
     arguments = {"capacity": 30, "obs_shape": (4, 2), "obs_dtype": np.uint8, "stack": 4, "gamma": 0.99, **change}
     with pytest.raises(ValueError, match=message):
         FrameReplay(**arguments)
+
+
+# ------------------------------------------------------------------------------------------------ masks of legal actions
+
+
+def masked_replay(ring=16, *, stack=None, num_envs=1, actions=11):
+    shape = () if stack is None else (stack,)
+    return FrameReplay(
+        ring * num_envs,
+        obs_shape=shape,
+        obs_dtype=np.int32,
+        stack=stack,
+        num_envs=num_envs,
+        gamma=GAMMA,
+        masked_actions=actions,
+    )
+
+
+def mask_of(frame, actions=11):
+    """A mask that tells the frame: its number in binary, and one action that is legal always."""
+    return np.array([True] + [bool(frame >> bit & 1) for bit in range(actions - 1)])
+
+
+class MaskedGames:
+    """Plays events on one copy each; every frame is a new number, and its mask says which."""
+
+    def __init__(self, replay, stack, num_envs):
+        self.replay, self.stack, self.next, self.num_envs = replay, stack, 1, num_envs
+        self.now = self._frames()
+        self.history = [[frame] for frame in self.now]
+        replay.start(self._obs(), self._masks(self.now))
+
+    def _frames(self):
+        first, self.next = self.next, self.next + self.num_envs
+        return list(range(first, self.next))
+
+    def _masks(self, frames):
+        return np.array([mask_of(frame) for frame in frames])
+
+    def _obs(self):
+        if self.stack is None:
+            return np.array([frames[-1] for frames in self.history], np.int32)
+        padded = [[0] * self.stack + frames for frames in self.history]
+        return np.array([frames[-self.stack :] for frames in padded], np.int32)
+
+    def add(self, events):
+        then = self._frames()
+        for frames, frame in zip(self.history, then, strict=True):
+            frames.append(frame)
+        next_obs, masks = self._obs(), self._masks(then)
+        terminated = np.array([event in (TERMINATED, LIFE_LOST) for event in events])
+        ended = np.array([event in (TERMINATED, TRUNCATED) for event in events])
+        after = [fresh if end else frame for fresh, frame, end in zip(self._frames(), then, ended, strict=True)]
+        for env, frame in enumerate(after):
+            if ended[env] or terminated[env]:
+                self.history[env] = [frame]
+        self.replay.add(
+            np.zeros(self.num_envs, int),
+            Step(
+                self._obs(),
+                next_obs,
+                np.zeros(self.num_envs, np.float32),
+                terminated,
+                np.array([event == TRUNCATED for event in events]),
+                ended,
+                terminated,
+                self._masks(after),
+                np.where(terminated[:, None], True, masks),
+            ),
+        )
+
+
+@pytest.mark.parametrize(("stack", "num_envs"), [(None, 1), (None, 3), (4, 2)])
+def test_masks_are_those_of_the_frames_across_ends_and_the_write_head(stack, num_envs):
+    rng, replay = np.random.default_rng(0), masked_replay(stack=stack, num_envs=num_envs)
+    games, seen = MaskedGames(replay, stack, num_envs), 0
+    for _ in range(300):
+        games.add(rng.choice([GOES_ON, GOES_ON, LIFE_LOST, TERMINATED, TRUNCATED], size=num_envs))
+        batch = replay.gather(np.flatnonzero(replay.valid))
+        newest = (batch.obs, batch.next_obs) if stack is None else (batch.obs[:, -1], batch.next_obs[:, -1])
+        for frame, legal in zip(newest[0].tolist(), batch.legal, strict=True):
+            assert (legal == mask_of(frame)).all()
+        going = batch.discount > 0
+        for frame, legal in zip(newest[1][going].tolist(), batch.next_legal[going], strict=True):
+            assert (legal == mask_of(frame)).all()
+        assert batch.next_legal.any(axis=-1).all()
+        seen += len(batch.action)
+    assert seen > 1_000
+
+
+def test_masks_are_saved_with_the_rest():
+    replay, again = masked_replay(), masked_replay()
+    games = MaskedGames(replay, None, 1)
+    for _ in range(20):
+        games.add([GOES_ON])
+    saved = {name: [view.copy() for view in views] for name, views in replay.filled().items()}
+
+    def read(name, views):
+        for view, stored in zip(views, saved[name], strict=True):
+            view[...] = stored
+
+    again.refill(replay.written, read)
+    slots = np.flatnonzero(replay.valid)
+    for one, other in zip(replay.gather(slots)[:7], again.gather(slots)[:7], strict=True):
+        assert (one == other).all()
+    without = FrameReplay(16, obs_shape=(), obs_dtype=np.int32, stack=None, gamma=GAMMA)
+    assert "legal" in saved and "legal" not in without.filled() and without.legal is None
+
+
+@pytest.mark.parametrize(
+    ("actions", "legal", "message"),
+    [
+        (3, None, r"legal is missing; this replay stores masks bool \[1, 3\]"),
+        (3, np.ones((1, 4), bool), r"legal is bool \[1, 4\]; this replay stores masks bool \[1, 3\]"),
+        (3, np.ones((1, 3), np.int8), r"legal is int8 \[1, 3\]"),
+        (None, np.ones((1, 3), bool), "legal is bool .*; this replay stores no masks"),
+    ],
+)
+def test_a_mask_that_does_not_fit_is_refused_and_nothing_is_stored(actions, legal, message):
+    replay = masked_replay(actions=actions)
+    with pytest.raises(ValueError, match=message):
+        replay.start(np.zeros(1, np.int32), legal)
+    assert replay.num_frames == 0
+
+
+def test_a_step_that_lacks_its_masks_is_refused_and_nothing_is_stored():
+    replay = masked_replay(actions=3)
+    replay.start(np.zeros(1, np.int32), np.ones((1, 3), bool))
+    nothing, off = np.zeros(1, np.int32), np.zeros(1, bool)
+    step = Step(nothing, nothing, np.zeros(1, np.float32), off, off, off, off, legal=np.ones((1, 3), bool))
+    with pytest.raises(ValueError, match="next_legal is missing"):
+        replay.add(np.zeros(1, int), step)
+    assert replay.num_frames == 1 and len(replay) == 0

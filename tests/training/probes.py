@@ -32,7 +32,7 @@ LOOP = LoopSettings(steps=2_000, epoch_steps=200, test_steps=40, held_out_states
 class Probe:
     """What the loop never asks of an environment, but the protocol does."""
 
-    tape = ()
+    tape, legal = (), None
 
     def restore(self, tape):
         raise NotImplementedError("a probe has no tape")

@@ -15,7 +15,7 @@ NOTHING_ENDS = [(1.0, "")]
 LIVES = [(0.0, ""), (7.0, "life"), (0.0, ""), (-3.0, "life"), (0.0, ""), (100.0, "over")]
 
 
-def zeros(obs, moment, age):
+def zeros(obs, moment, age, legal):
     return np.zeros(len(obs), int), np.zeros(len(obs))
 
 
@@ -60,7 +60,7 @@ def test_l18_games_that_start_alike_and_go_on_differently_are_not_identical():
     env = TableEnv([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]], [[1, 2], [0, 0], [0, 0]], [[0, 0], [1, 1], [1, 1]])
     env.terminal = env.terminal.astype(bool)
 
-    def alternate(obs, moment, age):
+    def alternate(obs, moment, age, legal):
         return np.array([(moment // 2) % 2]), np.zeros(1)
 
     assert play(zeros, env, max_steps=8).identical
@@ -91,7 +91,7 @@ def test_a_phase_without_room_for_a_step_or_a_game_is_refused(options, message):
 def test_the_policy_hears_the_step_of_the_phase_and_the_age_of_the_game():
     heard = []
 
-    def listen(obs, moment, age):
+    def listen(obs, moment, age, legal):
         heard.append((moment, *age.tolist()))
         return np.zeros(1, int), np.zeros(1)
 
@@ -167,7 +167,7 @@ def test_realised_return_leaves_out_states_too_near_the_end_of_the_budget():
 def test_overestimation_is_value_minus_what_was_obtained():
     """Two lives: 0, 7 clipped to 1, then -3 clipped to -1, each from its life's start on."""
 
-    def tens(obs, moment, age):
+    def tens(obs, moment, age, legal):
         return np.zeros(1, int), np.full(1, 10.0)
 
     phase = play(tens, ScriptedEnv(LIVES, training=False), max_steps=6, gamma=0.5, reward_clip=1.0)

@@ -52,11 +52,15 @@ def check_tape(tape: Sequence[Tape], num_envs: int, seed: int, *, training: bool
             raise ValueError(f"the tape of copy {env} is of another run seed or stream than seed {seed}")
 
 
-def checked_actions(actions: np.ndarray, num_envs: int, num_actions: int) -> np.ndarray:
-    """Returns `actions` as int32 `[E]`, or raises for a wrong shape, kind or range."""
+def checked_actions(
+    actions: np.ndarray, num_envs: int, num_actions: int, legal: np.ndarray | None = None
+) -> np.ndarray:
+    """Returns `actions` as int32 `[E]`, or raises for a wrong shape, kind or range, or one not `legal` `[E, A]`."""
     actions = np.asarray(actions)
     if actions.shape != (num_envs,) or actions.dtype.kind not in "iu":
         raise ValueError(f"actions must be integers of shape ({num_envs},), got {actions.dtype} of {actions.shape}")
     if not all(0 <= action < num_actions for action in actions.tolist()):
         raise ValueError(f"actions must lie in 0 .. {num_actions - 1}, got {actions.tolist()}")
+    if legal is not None and not legal[np.arange(num_envs), actions].all():
+        raise ValueError(f"actions {actions.tolist()} must be legal, and the masks of legal ones are {legal.tolist()}")
     return actions.astype(np.int32)

@@ -45,6 +45,10 @@ class Rules(Protocol):
         """Returns the observation of a state."""
         ...
 
+    def legal(self, play: Any) -> jax.Array:
+        """Returns the legal actions `[A]` bool of a state, all behind an end; asked for only where some are illegal."""
+        ...
+
 
 class GameState(NamedTuple):
     """The state of one copy.
@@ -93,6 +97,11 @@ class DeviceGame(abc.ABC):
         """One frame is one agent step."""
         return 1
 
+    @property
+    def is_masked(self) -> bool:
+        """Every action is legal in every state."""
+        return False
+
     def begin(self, key: jax.Array, game: Any, last_action: Any) -> tuple[GameState, jax.Array]:
         """Begins game number `game`: see `DeviceEnv.begin`."""
         game, last_action = jnp.asarray(game, jnp.int32), jnp.asarray(last_action, jnp.int32)
@@ -120,7 +129,14 @@ class DeviceGame(abc.ABC):
         following, first_obs = self.begin(key, state.game + 1, action)
         after = _choose(ended, following, GameState(play, state.game, time, action))
         obs = _choose(ended, first_obs, next_obs)
-        return after, Step(obs, next_obs, reward, terminated, truncated, ended, terminated)
+        step = Step(obs, next_obs, reward, terminated, truncated, ended, terminated)
+        if self.is_masked:
+            step = step._replace(legal=self.legal(after), next_legal=rules.legal(play))
+        return after, step
+
+    def legal(self, state: GameState) -> jax.Array | None:
+        """Returns the legal actions: see `DeviceEnv.legal`."""
+        return self.rules.legal(state.play) if self.is_masked else None
 
     def last_action(self, state: GameState) -> jax.Array:
         """Returns the action that was carried out last."""

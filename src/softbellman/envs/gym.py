@@ -25,18 +25,18 @@ except ImportError as error:
     raise MissingExtra("gymnasium", "train") from error
 
 from softbellman.envs.gym_api import Checked, EnvironmentFault, checked_throughout
+from softbellman.envs.masks import Masks
 from softbellman.envs.observations import Observations
-
-_REHEARSED = 100  # steps in which an action that a mask forbids is waited for
 
 
 class GymEnv:
     """`E` copies of one Gymnasium environment for one run, as a `HostEnv`.
 
     Observations are laid out, stored and scaled as `Observations` says. Actions are `0 .. n - 1`, whatever the
-    environment's own first action. Whatever breaks the API of Gymnasium is a `ValueError` of one line. Every episode
-    starts from a seed of its own, a function of the run's seed, the stream (training or test), the copy and the
-    episode's index, so that an episode can be played again from its `tape`.
+    environment's own first action; where it gives `info["action_mask"]`, that says which are legal. Whatever breaks the
+    API of Gymnasium is a `ValueError` of one line. Every episode starts from a seed of its own, a function of the run's
+    seed, the stream (training or test), the copy and the episode's index, so that an episode can be played again from
+    its `tape`.
 
     Arrays in a returned `Step` are copies: an environment that writes into the same array at every step does no harm.
     """
@@ -91,12 +91,18 @@ class GymEnv:
         self.obs_shape, self.obs_dtype = self._observations.shape, self._observations.dtype
         self.obs_scale = self._observations.scale
         self.stack: int | None = None
+        self._masks = Masks(self.name, num_envs, self.num_actions)
         self._episodes = [-1] * num_envs
         self._actions: list[list[int]] = [[] for _ in range(num_envs)]
         self._obs = np.zeros((num_envs, *self.obs_shape), self.obs_dtype)
         self._record, self._screens = record, [np.zeros((0, 0, 3), np.uint8)] * num_envs
         if record and first.render_mode != "rgb_array":
             raise ValueError(f'{self.name} renders no pictures; one must be made with render_mode="rgb_array"')
+
+    @property
+    def legal(self) -> np.ndarray | None:
+        """The actions that are legal now, `[E, A]` bool; None where there are no masks, or before the first `reset`."""
+        return self._masks.legal
 
     def reset(self) -> np.ndarray:
         """Starts the first (or next) episode of every copy and returns `obs` `[E, *obs_shape]`."""
@@ -109,29 +115,33 @@ class GymEnv:
         """Takes `actions` `[E]` and returns the `Step`; a copy whose episode ended is reset at once.
 
         Raises:
-            ValueError: for actions out of range, and for whatever the environment does that breaks the API of
-                Gymnasium or its own declarations, or raises.
+            ValueError: for actions out of range or illegal, and for whatever the environment does that breaks the API
+                of Gymnasium or its own declarations, or raises.
             RuntimeError: before the first `reset`.
         """
-        actions = checked_actions(actions, self.num_envs, self.num_actions)
+        actions = checked_actions(actions, self.num_envs, self.num_actions, self.legal)
         if self._episodes[0] < 0:
             raise RuntimeError("step before the first reset; call reset() once")
         next_obs = np.empty_like(self._obs)
         reward = np.zeros(self.num_envs, np.float32)
         ends = np.zeros((2, self.num_envs), bool)
+        next_legal = None if self.legal is None else self.legal.copy()
         for env, action in enumerate(actions.tolist()):
             next_obs[env], reward[env], *ends[:, env] = self._play(env, action)
+            if next_legal is not None and self.legal is not None:
+                next_legal[env] = self.legal[env]
             self._obs[env] = next_obs[env]
             self._render(env)
             if ends[:, env].any():
                 self._start(env, self._episodes[env] + 1)
         terminated, truncated = ends
-        return Step(self._obs.copy(), next_obs, reward, terminated, truncated, terminated | truncated, terminated)
+        ended = terminated | truncated
+        return Step(
+            self._obs.copy(), next_obs, reward, terminated, truncated, ended, terminated, self.legal, next_legal
+        )
 
     def rehearse(self) -> list[str]:
         """Resets the first copy and takes a step, to be closed then: a fault is found before anything depends on it.
-
-        Where a mask forbids actions, one of these is taken, as exploration will.
 
         Returns:
             Notes for a user on an environment that can be trained with.
@@ -139,25 +149,16 @@ class GymEnv:
         Raises:
             ValueError: as `step`; or if a second copy, such as a test phase plays beside training, is the first again.
         """
-        env, ended, masked, outside = self._envs[0], True, False, None
+        env = self._envs[0]
         second = self._make_copy()
         if second.unwrapped is env.unwrapped:
             raise EnvironmentFault(f"{self.name} makes the same environment again; it must make another at each call")
         second.close()
-        for _ in range(_REHEARSED):
-            if ended:
-                self._start(0, 0)
-                outside = outside or self._observations.outside(self._obs[0])
-            forbidden = env.forbidden
-            self._obs[0], _, *ends = self._play(0, forbidden[0] if forbidden else 0)
-            outside = outside or self._observations.outside(self._obs[0])
-            ended, masked = any(ends), masked or forbidden is not None or env.forbidden is not None
-            if forbidden or not masked:
-                break
-        notes = [f"{self.name} gave {outside}; floats enter as they are"] if outside else []
-        if masked:
-            notes.append(f'{self.name}: info["action_mask"] is not heeded; actions that it forbids are taken too')
-        return notes
+        self._start(0, 0)
+        outside = self._observations.outside(self._obs[0])
+        self._obs[0] = self._play(0, 0 if self.legal is None else int(self.legal[0].argmax()))[0]
+        outside = outside or self._observations.outside(self._obs[0])
+        return [f"{self.name} gave {outside}; floats enter as they are"] if outside else []
 
     def close(self) -> None:
         """Closes the copies."""
@@ -215,6 +216,7 @@ class GymEnv:
             "max_episode_steps": self.max_episode_steps,
             "options": {name: _said(value) for name, value in options.items() if name != "render_mode"},
             "num_actions": self.num_actions,
+            **({} if self.legal is None else {"action_mask": "heeded"}),
             "reward_clip": "none in the environment",
         }
 
@@ -224,17 +226,19 @@ class GymEnv:
     def _start(self, env: int, episode: int) -> None:
         self._episodes[env] = episode
         self._actions[env].clear()
-        obs, _ = self._envs[env].reset(seed=self._seed(env, episode))
+        obs, info = self._envs[env].reset(seed=self._seed(env, episode))
         self._obs[env] = self._observations.taken(obs)
+        self._masks.take(env, info)
 
     def _play(self, env: int, action: int) -> tuple[np.ndarray, float, bool, bool]:
-        """Holds `action` for `frame_skip` steps of copy `env`, or up to the episode's end."""
+        """Holds `action` for `frame_skip` steps of copy `env`, or up to the episode's end, or while it is legal."""
         self._actions[env].append(action)
         total = 0.0
         for _ in range(self.frame_skip):
-            obs, reward, terminated, truncated, _ = self._envs[env].step(self._first_action + action)
+            obs, reward, terminated, truncated, info = self._envs[env].step(self._first_action + action)
             total += float(reward)
-            if terminated or truncated:
+            legal = self._masks.take(env, info, terminated=bool(terminated))
+            if terminated or truncated or (legal is not None and not legal[action]):
                 break
         with np.errstate(over="ignore"):
             if not np.isfinite(np.float32(total)):
@@ -274,7 +278,9 @@ def rules(facts: Mapping[str, Any]) -> str:
     limit, skip = facts["max_episode_steps"], facts["frames_per_step"]
     options = "".join(f", {name} {value}" for name, value in facts["options"].items())
     ends = f"cut after {limit:,} steps" if limit else "no time limit"
-    return f"{facts['num_actions']} actions, {f'frame skip {skip}' if skip > 1 else 'no frame skip'}, {ends}{options}"
+    masked = ', the legal ones by info["action_mask"]' if "action_mask" in facts else ""
+    skips = f"frame skip {skip}" if skip > 1 else "no frame skip"
+    return f"{facts['num_actions']} actions{masked}, {skips}, {ends}{options}"
 
 
 def refuse_double_frame_skip(env: gymnasium.Env, frame_skip: int) -> int:

@@ -20,11 +20,7 @@ class EnvironmentFault(ValueError):
 
 
 class Checked(gymnasium.Wrapper):
-    """Passes on what an environment gives, unchanged, once it is known to keep the API.
-
-    Attributes:
-        forbidden: indices of the actions that `info["action_mask"]` forbids now, or None without such a mask.
-    """
+    """Passes on what an environment gives, unchanged, once it is known to keep the API."""
 
     def __init__(self, env: gymnasium.Env, name: str) -> None:
         """Takes the environment.
@@ -37,7 +33,7 @@ class Checked(gymnasium.Wrapper):
             EnvironmentFault: if its `reset` does not take `seed` and `options`.
         """
         super().__init__(env)
-        self._name, self.forbidden = name, None
+        self._name = name
         try:
             signature = inspect.signature(env.reset)
         except ValueError:  # of a function that is not Python's; a call will tell
@@ -73,7 +69,7 @@ class Checked(gymnasium.Wrapper):
         except EnvironmentFault:
             raise
         except (Exception, SystemExit) as error:
-            raise self._failed("step", error, action) from error
+            raise self._failed("step", error) from error
         self._check_values("step", given, _STEP)
         _, reward, *ends, _ = given
         if not _is_real(reward):
@@ -86,28 +82,16 @@ class Checked(gymnasium.Wrapper):
         return given
 
     def _check_values(self, method: str, given: Any, names: tuple[str, ...]) -> None:
-        """Checks that `method` returned so many values, the last of which is an info; keeps the mask in it."""
+        """Checks that `method` returned so many values, the last of which is an info."""
         if not isinstance(given, tuple | list) or len(given) != len(names):
             count = f"{len(given)} values: " if isinstance(given, tuple | list) else ""
             kinds = ", ".join(map(_kind, given)) if count else _kind(given)
             self._refuse(f"{method} must return {len(names)} values, {', '.join(names)}, and returned {count}{kinds}")
         if not isinstance(given[-1], Mapping):
             self._refuse(f"the info that {method} returns must be a dict, and is {_kind(given[-1])}")
-        self.forbidden = self._forbidden(given[-1])
 
-    def _forbidden(self, info: Mapping[str, Any]) -> list[int] | None:
-        if info.get("action_mask") is None:
-            return None
-        mask = as_array(info["action_mask"])
-        return np.flatnonzero(mask == 0).tolist() if mask.shape == (getattr(self.action_space, "n", None),) else []
-
-    def _failed(self, method: str, error: BaseException, action: Any = None) -> EnvironmentFault:
+    def _failed(self, method: str, error: BaseException) -> EnvironmentFault:
         """Says how `method` failed."""
-        if action is not None and action - getattr(self.action_space, "start", 0) in (self.forbidden or ()):
-            return EnvironmentFault(
-                f'{self._name} fails for action {action}, which info["action_mask"] forbids ({in_a_line(error)}): '
-                "legal actions are not supported yet; let a forbidden action do nothing, or cost something"
-            )
         return EnvironmentFault(f"{self._name} fails in {method}: {in_a_line(error)}")
 
     def _refuse(self, fault: str) -> None:

@@ -42,6 +42,7 @@ class HostedEnv:
         self._kept = np.zeros(num_envs, np.int32)  # the action that the game before carried out last
         self._actions: list[list[int]] = [[] for _ in range(num_envs)]
         self._obs = self._seen = np.zeros((num_envs, *self.obs_shape), self.obs_dtype)
+        self.legal = np.ones((num_envs, self.num_actions), bool) if env.is_masked else None
 
     def reset(self) -> np.ndarray:
         """Starts the first (or next) game of every copy and returns `obs` `[E, *obs_shape]`."""
@@ -51,20 +52,21 @@ class HostedEnv:
         self._actions = [[] for _ in range(self.num_envs)]
         self._state, obs = _begin(self.env, self._keys, self._games, self._kept)
         self._obs = self._seen = np.asarray(obs)
+        self._look()
         return self._obs
 
     def step(self, actions: np.ndarray) -> Step:
         """Takes `actions` `[E]` and returns the `Step`; a copy whose game ended is in its next game.
 
         Raises:
-            ValueError: if `actions` is not `E` integers in `0 .. num_actions - 1`.
+            ValueError: if `actions` is not `E` integers in `0 .. num_actions - 1`, or one is illegal.
             RuntimeError: before the first `reset`.
         """
-        actions = checked_actions(actions, self.num_envs, self.num_actions)
+        actions = checked_actions(actions, self.num_envs, self.num_actions, self.legal)
         if self._state is None:
             raise RuntimeError("step before the first reset; call reset() once")
         self._state, taken = _step(self.env, self._state, actions, self._keys)
-        step = Step(*map(np.asarray, taken))
+        step = jax.tree.map(np.asarray, taken)
         for played, action in zip(self._actions, actions.tolist(), strict=True):
             played.append(action)
         if step.game_ended.any():
@@ -72,7 +74,7 @@ class HostedEnv:
             self._kept = np.where(step.game_ended, _last_action(self.env, self._state), self._kept)
             for copy in np.flatnonzero(step.game_ended).tolist():
                 self._actions[copy].clear()
-        self._obs, self._seen = step.obs, step.next_obs
+        self._obs, self._seen, self.legal = step.obs, step.next_obs, step.legal
         return step
 
     @property
@@ -111,6 +113,7 @@ class HostedEnv:
                     f"the tape of copy {copy} does not end on the observation that it was recorded on: "
                     "the environment, its protocol or JAX's random numbers are not the same"
                 )
+        self._look()
         return self._obs
 
     def rehearse(self) -> list[str]:
@@ -136,6 +139,11 @@ class HostedEnv:
     def close(self) -> None:
         """There is nothing to release."""
 
+    def _look(self) -> None:
+        """Sees which actions are legal now."""
+        if self.legal is not None:
+            self.legal = np.asarray(_legal(self.env, self._state))
+
     def _game_seed(self, copy: int, game: int) -> int:
         return episode_seed(self.seed, training=self.training, env=copy, episode=game)
 
@@ -148,6 +156,11 @@ def _begin(env: DeviceEnv, keys: Any, games: Any, kept: Any) -> Any:
 @partial(jax.jit, static_argnums=0)
 def _step(env: DeviceEnv, state: Any, actions: Any, keys: Any) -> Any:
     return jax.vmap(env.step)(state, actions, keys)
+
+
+@partial(jax.jit, static_argnums=0)
+def _legal(env: DeviceEnv, state: Any) -> Any:
+    return jax.vmap(env.legal)(state)
 
 
 @partial(jax.jit, static_argnums=0)

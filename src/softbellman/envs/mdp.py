@@ -25,11 +25,13 @@ class _Tables(NamedTuple):
         reward: `[S, A]` float32, expected.
         cumulative: `[S, A, S]` float32, the probability of going on to this state or one before it.
         starts: `[n]` int32, the states that are no end.
+        legal: `[S + 1, A]` bool; all behind the end.
     """
 
     reward: np.ndarray
     cumulative: np.ndarray
     starts: np.ndarray
+    legal: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +57,10 @@ class MDPRules:
         """Returns `[S]` float32, one-hot; all 0 behind an end."""
         return (jnp.arange(len(_tables(self.example).reward)) == play).astype(jnp.float32)
 
+    def legal(self, play: jax.Array) -> jax.Array:
+        """Returns the legal actions, `[A]` bool."""
+        return jnp.asarray(_tables(self.example).legal)[play]
+
 
 @dataclasses.dataclass(frozen=True)
 class MDPEnv(DeviceGame):
@@ -72,8 +78,6 @@ class MDPEnv(DeviceGame):
         """Refuses an MDP that cannot be played."""
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"limit must be at least 1, or None for no limit, got {self.limit}")
-        if not EXAMPLES[self.example]().legal.all():
-            raise ValueError(f"mdp/{self.example} has illegal actions; a learner takes any action in any state")
 
     @property
     def rules(self) -> MDPRules:
@@ -84,6 +88,11 @@ class MDPEnv(DeviceGame):
     def max_steps(self) -> int | None:
         """The limit."""
         return self.limit
+
+    @property
+    def is_masked(self) -> bool:
+        """Some action of the MDP is illegal in some state."""
+        return not _tables(self.example).legal.all()
 
     @property
     def num_actions(self) -> int:
@@ -157,4 +166,5 @@ def _tables(example: str) -> _Tables:
     cumulative = np.cumsum(kernel.reshape(mdp.num_states, mdp.num_actions, mdp.num_states), axis=-1)
     cumulative[np.isclose(cumulative, 1.0)] = 1.0  # no rounding is to end a game that goes on
     starts = np.flatnonzero(~mdp.terminal).astype(np.int32)
-    return _Tables(mdp.reward.astype(np.float32), cumulative.astype(np.float32), starts)
+    legal = np.concatenate([mdp.legal, np.ones((1, mdp.num_actions), bool)])
+    return _Tables(mdp.reward.astype(np.float32), cumulative.astype(np.float32), starts, legal)

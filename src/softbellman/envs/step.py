@@ -27,6 +27,8 @@ class Step(NamedTuple):
             True wherever `truncated` is; False on a step that only lost a life.
         training_end: `[E]` bool, what `terminated` would be in training. In a training environment the two are one;
             in a test game, which goes on after a lost life, this says where the learner would see an end.
+        legal: `[E, A]` bool, the legal actions at `obs`; None: all of them always are.
+        next_legal: `[E, A]` bool, the legal actions at `next_obs`, all where `terminated`; None where `legal` is.
     """
 
     obs: Array
@@ -36,6 +38,8 @@ class Step(NamedTuple):
     truncated: Array
     game_ended: Array
     training_end: Array
+    legal: Array | None = None
+    next_legal: Array | None = None
 
 
 class Tape(NamedTuple):
@@ -69,6 +73,8 @@ class HostEnv(Protocol):
             or a number for each entry of one observation, flattened.
         stack: number of frames along the first axis of an observation, or None when an observation is one frame.
         frames_per_step: emulator frames that one agent step advances (4 for Atari, 1 elsewhere).
+        legal: `[E, A]` bool, the actions that are legal now, a new array after each `reset`, `step` and `restore`; None
+            where all of them always are. An illegal one must never be taken.
     """
 
     num_envs: int
@@ -78,6 +84,11 @@ class HostEnv(Protocol):
     obs_scale: Scale
     stack: int | None
     frames_per_step: int
+
+    @property
+    def legal(self) -> np.ndarray | None:
+        """See above."""
+        ...
 
     def reset(self) -> np.ndarray:
         """Starts the first (or next) game of every copy and returns `obs` `[E, *obs_shape]`."""
@@ -158,6 +169,11 @@ class DeviceEnv(Protocol):
         """Frames that one agent step advances."""
         ...
 
+    @property
+    def is_masked(self) -> bool:
+        """Some actions are illegal in some states. Such an environment is trained on by the loop on the host."""
+        ...
+
     def begin(self, key: Array, game: Array, last_action: Array) -> tuple[Any, Array]:
         """Begins game number `game`, given the action that the game before carried out last.
 
@@ -175,6 +191,10 @@ class DeviceEnv(Protocol):
 
         Where the game ended, the state and `obs` are the next game's; `next_obs` is the true successor all the same.
         """
+        ...
+
+    def legal(self, state: Any) -> Array | None:
+        """Returns the legal actions `[A]` bool of a state; None where `is_masked` is False."""
         ...
 
     def last_action(self, state: Any) -> Array:

@@ -17,12 +17,12 @@ _CHUNK = 320
 
 
 class ValueStatistics(NamedTuple):
-    """Means over held-out states `s`. `Q` is the online network, `Q'` the target network.
+    """Means over held-out states `s`, illegal actions left out. `Q` is the online network, `Q'` the target network.
 
     Attributes:
         held_out_value: `max_a Q(s, a)`, the paper's "estimated Q-values" (Figs. 3 and 4), for every operator.
         held_out_operator_value: `op(Q'(s), Q(s))`, what the operator would hand to a target.
-        action_gap: best minus second-best of `Q(s)`.
+        action_gap: best minus second-best of `Q(s)`; 0 where there is but one action.
         policy_entropy: entropy, in nats, of the operator's policy `op.weights(Q(s))`.
         operator_gap: `max_a Q'(s, a) - op(Q'(s), Q(s))`.
         operator_slope: `gamma` times the l1 norm of the operator's gradient at `Q'(s)`; above 1 the operator is
@@ -56,21 +56,40 @@ class GradientStatistics(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("recipe",))
-def _value_sums(state: LearnerState, operator: Any, obs: jax.Array, recipe: Recipe) -> ValueStatistics:
+def _value_sums(
+    state: LearnerState, operator: Any, obs: jax.Array, recipe: Recipe, legal: jax.Array | None
+) -> ValueStatistics:
     q, q_target = recipe.q(state.params, obs), recipe.target_q(state.target_params, obs)
-    best_first = -jnp.sort(-q, axis=-1)
-    weights = operator.weights(q)
+    if legal is None:
+        legally = {}
+        highest, highest_target = q, q_target
+    else:
+        legally = {"where": legal}
+        highest, highest_target = (jnp.where(legal, values, -jnp.inf) for values in (q, q_target))
+    best_first = -jnp.sort(-highest, axis=-1)
+    weights = operator.weights(q, **legally)
     entropy = -jnp.sum(jnp.where(weights > 0, weights * jnp.log(jnp.where(weights > 0, weights, 1.0)), 0.0), axis=-1)
-    value = operator(q_target, q)
-    slope = recipe.update.gamma * jnp.sum(jnp.abs(operator.gradient(q_target, q)), axis=-1)
+    value = operator(q_target, q, **legally)
+    slope = recipe.update.gamma * jnp.sum(jnp.abs(operator.gradient(q_target, q, **legally)), axis=-1)
     gap = best_first[:, 0] - best_first[:, min(1, q.shape[1] - 1)]
-    per_state = (q.max(axis=-1), value, gap, entropy, q_target.max(axis=-1) - value, slope, q.std(axis=-1))
+    if legal is not None:
+        gap = jnp.where(legal.sum(axis=-1) > 1, gap, 0.0)
+    std = q.std(axis=-1, **legally)
+    per_state = (highest.max(axis=-1), value, gap, entropy, highest_target.max(axis=-1) - value, slope, std)
     return ValueStatistics(*(x.sum() for x in per_state))
 
 
-def value_statistics(state: LearnerState, operator: Any, obs: Any, recipe: Recipe) -> dict[str, float]:
-    """Computes the means of `ValueStatistics` over held-out observations `[N, *obs_shape]`, in chunks."""
-    sums = [_value_sums(state, operator, obs[start : start + _CHUNK], recipe) for start in range(0, len(obs), _CHUNK)]
+def value_statistics(
+    state: LearnerState, operator: Any, obs: Any, recipe: Recipe, legal: Any = None
+) -> dict[str, float]:
+    """Computes the means of `ValueStatistics` over held-out observations `[N, *obs_shape]`, in chunks.
+
+    `legal` `[N, A]` bool says which actions are legal there; None: all.
+    """
+    sums = [
+        _value_sums(state, operator, obs[chunk], recipe, None if legal is None else legal[chunk])
+        for chunk in (slice(start, start + _CHUNK) for start in range(0, len(obs), _CHUNK))
+    ]
     return {
         name: float(sum(float(getattr(part, name)) for part in sums) / len(obs)) for name in ValueStatistics._fields
     }

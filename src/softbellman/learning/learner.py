@@ -139,11 +139,24 @@ def exploration(key_act: jax.Array, num_envs: int, num_actions: int, legal: Any 
 
     An environment takes the action where its chance is below the exploration rate.
     """
-    chance, action = jax.random.uniform(key_act, (2, num_envs))  # one draw for both: two would cost twice
+    chance, number = chances(key_act, num_envs)
     if legal is None:
-        return chance, jnp.floor(action * num_actions).astype(jnp.int32)
-    number = jnp.floor(action * legal.sum(axis=-1)).astype(jnp.int32)  # of the legal ones, from 0
-    return chance, jnp.argmax(jnp.cumsum(legal, axis=-1) > number[:, None], axis=-1).astype(jnp.int32)
+        return chance, jnp.floor(number * num_actions).astype(jnp.int32)
+    return chance, random_legal(number, legal)
+
+
+def chances(key_act: jax.Array, num_envs: int) -> jax.Array:
+    """Draws two numbers in `[0, 1)` for each environment, `[2, E]`, in one draw: two would cost twice."""
+    return jax.random.uniform(key_act, (2, num_envs))
+
+
+def random_legal(number: Any, legal: Any) -> Any:
+    """Chooses among the legal actions, all alike, by numbers in `[0, 1)`, in NumPy or JAX.
+
+    Takes `[E]` numbers and `[E, A]` bool; returns `[E]` int32.
+    """
+    place = (number * legal.sum(axis=-1).astype(number.dtype)).astype("int32")  # among the legal ones, from 0
+    return (legal.cumsum(axis=-1) > place[..., None]).argmax(axis=-1).astype("int32")
 
 
 def td_loss(

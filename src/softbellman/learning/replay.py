@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from softbellman.learning.masks import packed, unpacked
 from softbellman.learning.windows import ONE_STEP, Reach, returns, window
 from softbellman.memory import available_memory, require_memory
 
@@ -73,6 +74,8 @@ class FrameReplay:
         place: `[capacity]` int32, the number of the transition that starts at the slot's frame; -1 if there is none all
             of whose frames are stored.
         slots: `[capacity]` int32, the slot of each transition, by its number.
+        legal: `[capacity, ceil(A / 8)]` uint8, the legal actions at the slot's frame, eight to a byte; None where all
+            always are.
         written: frames written so far, one count per environment; the newest is in slot `(written - 1) % ring`.
         moves: notes for a sampling with a memory, which empties them: -1 for a transition that came, with the next
             number, and the number of one that went, which the last one took. None: nothing is noted.
@@ -88,6 +91,7 @@ class FrameReplay:
         num_envs: int = 1,
         gamma: float,
         reach: Reach = ONE_STEP,
+        masked_actions: int | None = None,
     ) -> None:
         """Allocates an empty buffer; the operating system commits its pages as they are first written.
 
@@ -99,12 +103,13 @@ class FrameReplay:
             num_envs: environments stepped side by side, `E`.
             gamma: discount factor, in `[0, 1]`.
             reach: steps gathered with a transition.
+            masked_actions: number of actions, if some are illegal now and then; None: all are legal always.
 
         Raises:
             ValueError: an argument is out of range, or they do not fit each other.
             MemoryError: the buffer would not fit into the memory there is.
         """
-        needed = self.bytes_needed(capacity, obs_shape, obs_dtype, stack)
+        needed = self.bytes_needed(capacity, obs_shape, obs_dtype, stack, masked_actions)
         depth = 1 if stack is None else stack
         if num_envs < 1:
             raise ValueError(f"num_envs ({num_envs}) must be at least 1.")
@@ -131,11 +136,19 @@ class FrameReplay:
         self.moves: list[int] | None = None
         self._ring, self._depth, self._num_valid = capacity // num_envs, depth, 0
         self.slots = np.zeros(capacity, np.int32)  # of the transitions, by number
+        self._masked_actions = masked_actions
+        self.legal = None if masked_actions is None else np.zeros((capacity, -(-masked_actions // 8)), np.uint8)
         self._offsets = np.arange(1 - depth, 2)  # of a window's frames, from the frame acted on
 
     @staticmethod
-    def bytes_needed(capacity: int, obs_shape: tuple[int, ...], obs_dtype: Any, stack: int | None) -> int:
-        """Returns the bytes that a buffer's arrays take once it is full: a frame and 21 bytes for each slot.
+    def bytes_needed(
+        capacity: int,
+        obs_shape: tuple[int, ...],
+        obs_dtype: Any,
+        stack: int | None,
+        masked_actions: int | None = None,
+    ) -> int:
+        """Returns the bytes that a buffer's arrays take once it is full: a frame, 21 bytes and a mask for each slot.
 
         >>> FrameReplay.bytes_needed(1_000_000, (4, 84, 84), "uint8", stack=4)
         7077000000
@@ -146,7 +159,7 @@ class FrameReplay:
         if capacity < 1:
             raise ValueError(f"capacity ({capacity}) must be positive.")
         frame_bytes = math.prod(_frame_shape(obs_shape, stack)) * np.dtype(obs_dtype).itemsize
-        return int(capacity) * (frame_bytes + 4 + 4 + 4 + 1 + 4 + 4)
+        return int(capacity) * (frame_bytes + 4 + 4 + 4 + 1 + 4 + 4 + -(-(masked_actions or 0) // 8))
 
     def __len__(self) -> int:
         """Returns the number of transitions that can be sampled now."""
@@ -162,14 +175,19 @@ class FrameReplay:
         """The number of slots that hold a frame."""
         return sum(min(written, self._ring) for written in self.written)
 
-    def start(self, obs: np.ndarray) -> None:
+    def start(self, obs: np.ndarray, legal: np.ndarray | None = None) -> None:
         """Begins an episode in every environment, with `obs` `[E, *obs_shape]` as just returned by a reset.
 
+        Args:
+            obs: the observations.
+            legal: `[E, A]` bool, the legal actions there; None in a buffer without masks.
+
         Raises:
-            ValueError: `obs` has another shape or dtype than the buffer.
+            ValueError: an array has another shape or dtype than the buffer.
         """
+        masks = self._packed_masks("legal", legal)
         for env, frame in enumerate(self._newest_frames("obs", obs)):
-            self._open_slot(env, frame, history=0)
+            self._open_slot(env, frame, 0, masks)
 
     def add(self, actions: np.ndarray, step: Step) -> None:
         """Stores the transitions of one step of every environment. Everything is copied.
@@ -186,6 +204,8 @@ class FrameReplay:
             raise RuntimeError("start(obs) must be called with the first observations before add().")
         successors = self._newest_frames("next_obs", step.next_obs)
         first_frames = self._newest_frames("obs", step.obs)
+        successor_masks = self._packed_masks("next_legal", step.next_legal)
+        first_masks = self._packed_masks("legal", step.legal)
         actions = self._per_env("actions", actions)
         if actions.dtype.kind not in "iu":
             raise ValueError(f"actions must be integers, not {actions.dtype}.")
@@ -208,10 +228,10 @@ class FrameReplay:
             if self.moves is not None:
                 self.moves.append(-1)
             if game_ended:
-                self._open_slot(env, successors[env], history)
-                self._open_slot(env, first_frames[env], history=0)
+                self._open_slot(env, successors[env], history, successor_masks)
+                self._open_slot(env, first_frames[env], 0, first_masks)
             else:
-                self._open_slot(env, successors[env], 0 if terminated or truncated else history)
+                self._open_slot(env, successors[env], 0 if terminated or truncated else history, first_masks)
 
     def sample(self, words: np.ndarray) -> Transition:
         """Returns a transition for each random word `[B]` uint32, uniformly and with replacement (Deviation D19).
@@ -245,20 +265,24 @@ class FrameReplay:
         if self.reach.returns == 1:
             frames = self._frames_around(indices, self._offsets)  # [B, depth + 1, *frame_shape]
             obs, next_obs = self._stacked(frames[:, :-1]), self._stacked(frames[:, 1:])
-            reward, discount = self.reward[indices], self.discount[indices]
+            reward, discount, last = self.reward[indices], self.discount[indices], indices
         else:
             reward, discount, last = returns(indices, self.reach.returns, self._after, self._read, np)
             obs, next_obs = self._read("obs", indices), self._read("next_obs", last)
-        around = None
+        legal = next_legal = around = None
+        if self.legal is not None:
+            legal, next_legal = self._read("legal", indices), self._read("next_legal", last)
         if self.reach.around:
-            around = window(indices, self.reach.around, self._after, self._before, self._read, np)
-        return Transition(obs, self.action[indices], reward, discount, next_obs, window=around)
+            masked = self.legal is not None
+            around = window(indices, self.reach.around, self._after, self._before, self._read, np, masked)
+        return Transition(obs, self.action[indices], reward, discount, next_obs, legal, next_legal, window=around)
 
     def filled(self) -> dict[str, list[np.ndarray]]:
         """Returns the slots that hold a frame, as views by array, one for each environment: all there is to save."""
         parts = [slice(env * self._ring, env * self._ring + min(n, self._ring)) for env, n in enumerate(self.written)]
-        arrays = {name: getattr(self, name) for name in ("frames", "action", "reward", "discount", "history", "place")}
-        return {name: [array[part] for part in parts] for name, array in arrays.items()}
+        names = ("frames", "action", "reward", "discount", "history", "place", "legal")
+        arrays = {name: getattr(self, name) for name in names}
+        return {name: [array[part] for part in parts] for name, array in arrays.items() if array is not None}
 
     def refill(self, written: list[int], read: Callable[[str, list[np.ndarray]], None]) -> None:
         """Takes over what another buffer of the same size held.
@@ -280,7 +304,7 @@ class FrameReplay:
         slots = np.flatnonzero(self.valid)
         self.slots[self.place[slots]], self._num_valid = slots, slots.size
 
-    def _open_slot(self, env: int, frame: np.ndarray, history: int) -> None:
+    def _open_slot(self, env: int, frame: np.ndarray, history: int, masks: np.ndarray | None) -> None:
         """Writes `frame` over the oldest slot of `env`, after dropping the transitions that need what it held."""
         oldest, first = self.written[env] % self._ring, env * self._ring
         for later in range(self._depth):
@@ -291,6 +315,8 @@ class FrameReplay:
                 self._drop(slot)
         self.frames[first + oldest] = frame
         self.history[first + oldest] = history
+        if self.legal is not None and masks is not None:
+            self.legal[first + oldest] = masks[env]
         self.written[env] += 1
 
     def _drop(self, slot: int) -> None:
@@ -321,6 +347,9 @@ class FrameReplay:
         if name in ("obs", "next_obs"):
             offsets = self._offsets[:-1] if name == "obs" else self._offsets[1:]
             return self._stacked(self._frames_around(indices, offsets))
+        if self.legal is not None and name in ("legal", "next_legal"):
+            masks = self.legal[indices if name == "legal" else self._after(indices)[0]]
+            return unpacked(masks, self._masked_actions)
         return getattr(self, name)[indices]
 
     def _after(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -344,6 +373,9 @@ class FrameReplay:
                 f"{self.obs_dtype} {[self.num_envs, *self.obs_shape]}."
             )
         return obs if self.stack is None else obs[:, -1]
+
+    def _packed_masks(self, name: str, legal: np.ndarray | None) -> np.ndarray | None:
+        return packed(name, legal, self.num_envs, self._masked_actions)
 
     def _per_env(self, name: str, values: np.ndarray) -> np.ndarray:
         values = np.asarray(values)

@@ -91,8 +91,19 @@ def returns(first: Any, size: int, after: Callable[..., Any], read: Read, xp: An
     return (*_rewards(places, there, read, xp), places[:, -1])
 
 
-def window(first: Any, size: int, after: Callable[..., Any], before: Callable[..., Any], read: Read, xp: Any) -> Window:
-    """Gather `size` steps from transitions on, and as many before them; arguments as in `returns`."""
+def window(
+    first: Any,
+    size: int,
+    after: Callable[..., Any],
+    before: Callable[..., Any],
+    read: Read,
+    xp: Any,
+    masked: bool = False,
+) -> Window:
+    """Gather `size` steps from transitions on, and as many before them; arguments as in `returns`.
+
+    `masked` says that the replay has a column `next_legal`.
+    """
     places, there = chain(first, size, after, xp)
     past, past_there = (each[:, 1:] for each in chain(first, size + 1, before, xp))
 
@@ -108,6 +119,7 @@ def window(first: Any, size: int, after: Callable[..., Any], before: Callable[..
         every("obs", past),
         read("action", past),
         past_there,
+        every("next_legal", places) if masked else None,
     )
 
 

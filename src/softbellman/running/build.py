@@ -91,10 +91,20 @@ def make_loop(environment: str, config: Config, runs: Sequence[Run], scale: Scal
     """Makes the loop of a group of runs, at its start: compiled as one program where the environment can be."""
     env_of_run = functools.partial(make_env, environment, config)
     recipe = functools.partial(make_recipe, config, scale)
-    if envs.is_device(environment):
-        env = envs.make_device(environment, protocol_of(environment, config))
+    if env := compiled_env(environment, config):
         return device_loop(runs, env, env_of_run, recipe, config.learner, config.loop)
     return host_loop(runs, env_of_run, recipe, config.learner, config.loop, **accidents(environment, config))
+
+
+def compiled_env(environment: str, config: Config) -> envs.DeviceEnv | None:
+    """Returns the environment that is compiled together with its learner; None where the loop runs on the host.
+
+    A device environment with illegal actions is played on the host: the stage on the device has no masks.
+    """
+    if not envs.is_device(environment):
+        return None
+    env = envs.make_device(environment, protocol_of(environment, config))
+    return None if env.is_masked else env
 
 
 def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> str:

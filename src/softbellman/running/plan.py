@@ -12,7 +12,15 @@ from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import FrameReplay
 from softbellman.memory import available_memory, require_memory
 from softbellman.references import is_reference
-from softbellman.running.build import make_env, make_network, make_recipe, network_kind, recorded_scale, spelled_out
+from softbellman.running.build import (
+    compiled_env,
+    make_env,
+    make_network,
+    make_recipe,
+    network_kind,
+    recorded_scale,
+    spelled_out,
+)
 from softbellman.running.jax_settings import overruled, own_settings, require_backend
 from softbellman.running.own_network import check_network
 from softbellman.training.settings import check_side_by_side, num_updates
@@ -156,11 +164,11 @@ def plan(
             made = make_network(config.network, env.obs_scale, env.obs_shape, env.num_actions)
             check_network(network, made, env.obs_shape, env.obs_dtype, env.num_actions)
         recipe = make_recipe(config, env.obs_scale, env.obs_shape, env.num_actions)
-        if family.on_device:
+        if compiled_env(environment, config):
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
-        bytes_needed = replay_bytes(environment, env, config, recipe, len(seeds))
         notes = tuple(env.rehearse())
+        bytes_needed = replay_bytes(environment, env, config, recipe, len(seeds))
         facts = env.describe() | {
             "obs_shape": list(env.obs_shape),
             "obs_dtype": str(env.obs_dtype),
@@ -201,10 +209,11 @@ def replay_bytes(environment: str, env: envs.HostEnv, config: Config, recipe: Re
         MemoryError: they do not fit into memory; with the bytes needed, the bytes there, and the field to change.
     """
     capacity = config.learner.replay_capacity
-    if envs.is_device(environment):
+    if compiled_env(environment, config):
         one = device_replay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, recipe.reach)
     else:
-        one = FrameReplay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, env.stack)
+        masked_actions = None if env.legal is None else env.num_actions
+        one = FrameReplay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, env.stack, masked_actions)
     needed = num_runs * (one + recipe.sampling.bytes_needed(capacity))
     field = "learner.replay_capacity" + (" or the number of seeds" if num_runs > 1 else "")
     require_memory(needed, available_memory(), field)

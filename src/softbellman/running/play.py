@@ -18,7 +18,7 @@ from softbellman.study import chance
 from softbellman.study.files import load_params
 from softbellman.study.runs import RunPath, read_status
 from softbellman.study.store import Study
-from softbellman.training.evaluation import Policy, TestPhase, greedy_policy, play
+from softbellman.training.evaluation import Policy, TestPhase, greedy_policy, play, random_actions
 
 Which = Literal["best", "final"]
 _HEADLESS = {
@@ -75,8 +75,8 @@ def evaluate_random(environment: str, config: Config, *, episodes: int, max_step
     env = make_env(environment, config, seed, training=False)
     rng = np.random.default_rng(seed)
 
-    def policy(obs: np.ndarray, moment: int, age: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return rng.integers(env.num_actions, size=len(obs)), np.zeros(len(obs))
+    def policy(obs: np.ndarray, moment: int, age: np.ndarray, legal: Any) -> tuple[np.ndarray, np.ndarray]:
+        return random_actions(rng, env), np.zeros(len(obs))
 
     return _play(policy, env, config, episodes, max_steps)._replace(overestimation=None)
 

@@ -160,6 +160,23 @@ def forest(
     return FiniteMDP([wait, cut], reward, gamma)
 
 
+def doors(gamma: float = 0.9) -> FiniteMDP:
+    """Build three rooms in a row before an end, in which not every action is legal.
+
+    Action 0 goes back, which is illegal in room 0; action 1 goes on; action 2 jumps over a room and is legal in room 0
+    only. A step costs 1, a jump 1.5. All values are below 0, so that an illegal action, if it counted and were worth 0,
+    would look best. V* = -2.4, -1.9, -1: to jump and to go on is optimal.
+
+    Example:
+        >>> doors().legal.tolist()
+        [[False, True, True], [True, True, False], [True, True, False], [True, True, True]]
+    """
+    transition = np.zeros((4, 3, 4))
+    transition[[1, 2], 0, [0, 1]] = transition[[0, 1, 2], 1, [1, 2, 3]] = transition[0, 2, 2] = 1.0
+    legal = transition.any(axis=-1)
+    return FiniteMDP(transition, np.tile([-1.0, -1.0, -1.5], (4, 1)), gamma, terminal=[False] * 3 + [True], legal=legal)
+
+
 def asadi_littman(seed: int = 0, gamma: float = 0.98) -> FiniteMDP:
     """Draw an MDP from the family of Asadi and Littman (2017): the same seed, the same MDP.
 
@@ -193,6 +210,7 @@ EXAMPLES: MappingProxyType[str, Callable[..., FiniteMDP]] = MappingProxyType(
         "one-state": one_state,
         "small": small,
         "forest": forest,
+        "doors": doors,
         "asadi-littman": asadi_littman,
     }
 )

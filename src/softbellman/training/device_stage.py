@@ -47,9 +47,13 @@ def device_loop(
     `loop.test_episodes` games are played side by side.
 
     Raises:
-        ValueError: if the operators differ in structure, or tests can't be played side by side.
+        ValueError: if the operators differ in structure, tests can't be played side by side, or the environment has
+            illegal actions.
     """
     check_side_by_side(loop)
+    if env.is_masked:
+        name = env.describe()["environment"]
+        raise ValueError(f"{name} has illegal actions, and the device stage has no masks; take host_loop for it")
     blocks, recipe = blocks_of(runs, loop.block_width), make_recipe(env.obs_shape, env.num_actions)
     stages = [DeviceStage(block, env, recipe, settings, loop) for block in blocks]
     return Loop(stages, recipe, make_env, settings, loop)

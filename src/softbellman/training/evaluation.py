@@ -19,8 +19,9 @@ from softbellman.learning.recipe import Recipe
 from softbellman.training import streams
 from softbellman.training.streams import Role
 
-Policy = Callable[[np.ndarray, int, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""`policy(obs, moment, age) -> (actions [E], max_a Q [E])`: `moment` is the phase's step, `age` `[E]` each game's."""
+Policy = Callable[[np.ndarray, int, np.ndarray, np.ndarray | None], tuple[np.ndarray, np.ndarray]]
+"""`policy(obs, moment, age, legal) -> (actions [E], max_a Q [E])`: `moment` is the phase's step, `age` `[E]` each game's,
+`legal` `[E, A]` bool; None: all."""
 
 NEGLIGIBLE = 0.01  # a return is known once the discount of what was not seen has fallen below this
 
@@ -93,7 +94,7 @@ def play(
     checksum = [zlib.crc32(_newest(env, obs, copy)) for copy in range(env.num_envs)]
     scores, lengths, checksums, steps = [], [], [], 0
     while steps + env.num_envs <= max_steps and (max_episodes is None or len(scores) < max_episodes):
-        actions, value = policy(obs, steps, length)
+        actions, value = policy(obs, steps, length, env.legal)
         step = env.step(actions)
         steps += env.num_envs
         values.append(value)
@@ -126,12 +127,19 @@ def greedy_policy(recipe: Recipe, params: Any, seed: int, epsilon: float, random
     """Returns the epsilon-greedy policy of fixed parameters, to be played; its draws depend on `seed` alone."""
     key = streams.key(seed, Role.TEST)
 
-    def policy(obs: np.ndarray, moment: int, age: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def policy(obs: np.ndarray, moment: int, age: np.ndarray, legal: Any = None) -> tuple[np.ndarray, np.ndarray]:
         rate = exploration_rate(age, random_first_actions, epsilon)
-        actions, values = _act(recipe, params, obs, key, np.uint32(moment), rate)
+        actions, values = _act(recipe, params, obs, key, np.uint32(moment), rate, legal)
         return np.asarray(actions), np.asarray(values)
 
     return policy
+
+
+def random_actions(rng: np.random.Generator, env: HostEnv) -> np.ndarray:
+    """Draws a legal action for each copy of an environment, `[E]`, all alike."""
+    if env.legal is None:
+        return rng.integers(env.num_actions, size=env.num_envs)
+    return learner.random_legal(rng.random(env.num_envs), env.legal)
 
 
 def exploration_rate(age: np.ndarray, random_first_actions: int, epsilon: float) -> np.ndarray:
@@ -140,8 +148,8 @@ def exploration_rate(age: np.ndarray, random_first_actions: int, epsilon: float)
 
 
 @partial(jax.jit, static_argnames=("recipe",))
-def _act(recipe: Recipe, params: Any, obs: Any, key: jax.Array, moment: Any, epsilon: Any) -> Any:
-    return learner.act_greedily(recipe, params, obs, jax.random.fold_in(key, moment), epsilon)
+def _act(recipe: Recipe, params: Any, obs: Any, key: jax.Array, moment: Any, epsilon: Any, legal: Any) -> Any:
+    return learner.act_greedily(recipe, params, obs, jax.random.fold_in(key, moment), epsilon, legal)
 
 
 def realised_return(

@@ -90,6 +90,8 @@ class HostStage:
         self._recipe, self._settings, self._loop = recipe, settings, loop
         self._random_first_actions, self._budget_cut_terminates = random_first_actions, budget_cut_terminates
         self._width, self.longest, self.frames_per_step = loop.block_width, loop.num_envs, envs[0].frames_per_step
+        self.obs = [env.reset() for env in envs]
+        self._masked = envs[0].legal is not None
         self.replays = [
             FrameReplay(
                 settings.replay_capacity,
@@ -99,12 +101,15 @@ class HostStage:
                 num_envs=env.num_envs,
                 gamma=settings.gamma,
                 reach=recipe.reach,
+                masked_actions=env.num_actions if self._masked else None,
             )
             for env in envs
         ]
         self._forget()
+        sizes = (loop.num_envs, envs[0].num_actions)
         act_keys, replay_keys = (streams.keys([run.seed for run in runs], role) for role in (Role.ACT, Role.REPLAY))
-        self._exploration = Ahead(learner.exploration, (loop.num_envs, envs[0].num_actions), act_keys)
+        exploration = (learner.chances, (loop.num_envs,)) if self._masked else (learner.exploration, sizes)
+        self._exploration = Ahead(*exploration, act_keys)
         self._act_keys = stack(list(act_keys), self._width)
         self._words = Ahead(streams.words, (settings.batch_size,), replay_keys)
         self.ages = [np.zeros(loop.num_envs, np.int64) for _ in runs]
@@ -112,15 +117,19 @@ class HostStage:
         self._last_update: tuple[int, list[Any], UpdateMetrics] | None = (
             None  # its agent step, numbers drawn and metrics
         )
-        self.obs = [env.reset() for env in envs]
-        for replay, obs in zip(self.replays, self.obs, strict=True):
-            replay.start(obs)
+        for replay, obs, env in zip(self.replays, self.obs, envs, strict=True):
+            replay.start(obs, env.legal)
 
     @property
     def replay_bytes(self) -> int:
         """Bytes of the frames in the replays, and of what sampling keeps in mind."""
         memories = sum(array.nbytes for array in jax.tree.leaves(self.memories))
         return sum(replay.frames.nbytes for replay in self.replays) + memories
+
+    @property
+    def _legal(self) -> list[np.ndarray | None]:
+        """The actions of each run that are legal now, `[E, A]` bool; None where all are."""
+        return [env.legal for env in self.envs]
 
     def play(self, state: LearnerState, clock: Clock, steps: int) -> None:
         """Takes agent steps without an update."""
@@ -250,7 +259,7 @@ class HostStage:
                 replay.refill(run["written"], lambda part, to, at=arrays: saved.read_into(f"{at}/{part}", to))
                 self.memories[lane] = restored_tree(saved, f"{name}/memory", self.memories[lane], np)
             if not (with_replay and goes_on):
-                replay.start(self.obs[lane])
+                replay.start(self.obs[lane], env.legal)
         return notes
 
     def close(self) -> None:
@@ -277,7 +286,7 @@ class HostStage:
         The lanes that fill up a block are the last run over again, and choose the same.
         """
         number = agent_steps // self._loop.num_envs
-        chance, random_actions = self._exploration.at(number)
+        chance, random_actions = self._exploration.at(number) if not self._masked else self._drawn_legally(number)
         epsilon = learner.epsilon_at(agent_steps, self._settings)
         rate = exploration_rate(np.stack(self.ages), self._random_first_actions, epsilon)
         explore = chance < rate
@@ -286,8 +295,15 @@ class HostStage:
         obs = stack(self.obs, self._width, np)
         drawn = stack([chance[lane] for lane in range(len(self.runs))], self._width, np)
         rates = stack([rate[lane] for lane in range(len(self.runs))], self._width, np)
-        chosen = _choose(self._recipe, self._width, params, obs, self._act_keys, np.uint32(number), drawn, rates)
+        legal = stack(self._legal, self._width, np)
+        moment = np.uint32(number)
+        chosen = _choose(self._recipe, self._width, params, obs, self._act_keys, moment, drawn, rates, legal)
         return np.where(explore, random_actions, np.asarray(chosen).reshape(self._width, -1)[: len(self.runs)])
+
+    def _drawn_legally(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns what `learner.exploration` draws for a step, `[R, E]` each, by the masks of this moment."""
+        drawn = self._exploration.at(number)
+        return drawn[:, 0], learner.random_legal(drawn[:, 1], np.stack(self._legal))  # pyright: ignore
 
     def _step(self, lane: int, actions: np.ndarray, agent_steps: int) -> None:
         """Steps one run's environments, the last of which makes `agent_steps`, and stores what came of it."""
@@ -305,14 +321,14 @@ class HostStage:
 
 @partial(jax.jit, static_argnames=("recipe", "width"))
 def _choose(
-    recipe: Recipe, width: int, params: Any, obs: Any, keys: Any, number: Any, chance: Any, epsilon: Any
+    recipe: Recipe, width: int, params: Any, obs: Any, keys: Any, number: Any, chance: Any, epsilon: Any, legal: Any
 ) -> jax.Array:
     """Chooses actions where none is to be random; `number` is that of the step."""
 
-    def one(params: Any, obs: Any, key: Any, chance: Any, epsilon: Any) -> jax.Array:
-        return learner.choose(recipe, params, obs, jax.random.fold_in(key, number), chance, epsilon)
+    def one(params: Any, obs: Any, key: Any, chance: Any, epsilon: Any, legal: Any) -> jax.Array:
+        return learner.choose(recipe, params, obs, jax.random.fold_in(key, number), chance, epsilon, legal)
 
-    return over_lanes(one, width)(params, obs, keys, chance, epsilon)
+    return over_lanes(one, width)(params, obs, keys, chance, epsilon, legal)
 
 
 @partial(jax.jit, static_argnames=("recipe", "width"), donate_argnames=("opt_state",))

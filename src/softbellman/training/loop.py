@@ -27,7 +27,7 @@ from softbellman.training.checkpoint import Checkpoint, Damaged, State
 from softbellman.training.counts import Clock
 from softbellman.training.evaluation import TestPhase
 from softbellman.training.lanes import lane_of, over_lanes, stack
-from softbellman.training.measurement import COMMON_SEED, Ruler, common_states
+from softbellman.training.measurement import COMMON_SEED, Ruler, States, common_states
 from softbellman.training.metrics import Row
 from softbellman.training.settings import LoopSettings
 from softbellman.training.snapshot import restored_tree, saved_tree
@@ -74,7 +74,7 @@ class Loop:
         init = partial(_init, recipe)
         self.learners: list[LearnerState] = [stack([init(key) for key in block], self._width) for block in keys]
         self.clock = Clock()
-        self.held_out: list[np.ndarray] = []
+        self.held_out: list[States] = []
         self.diverged: dict[int, int] = {}
         self._started = time.monotonic()  # less what the runs took before they were resumed
 
@@ -189,7 +189,9 @@ class Loop:
         self.check_losses()
         if self.test_is_due:
             self._hold_out()  # without the replay it could not be done later
-        arrays = {f"runs/{index}/held_out": [states] for index, states in enumerate(self.held_out)}
+        arrays = dict[str, list[np.ndarray]]()
+        for index, states in enumerate(self.held_out):
+            arrays |= {name: [array] for name, array in zip(_held_out(index), states, strict=True) if array is not None}
         for number, state in enumerate(self.learners):
             arrays |= saved_tree(f"learners/{number}", state)
         parts = [
@@ -236,8 +238,9 @@ class Loop:
                 self.learners[number] = restored_tree(saved, f"learners/{number}", self.learners[number])
                 prefix, part = f"stages/{number}", facts["stages"][number]
                 notes += stage.restore(saved, prefix, part, self.clock, with_replay=with_replay, inexact=inexact)
-            if "runs/0/held_out" in saved.names:
-                self.held_out = [saved.array(f"runs/{index}/held_out") for index in range(len(self.runs))]
+            if _held_out(0)[0] in saved.names:
+                names = [_held_out(index) for index in range(len(self.runs))]
+                self.held_out = [States(*(saved.array(name) for name in own if name in saved.names)) for own in names]
         except (KeyError, TypeError, IndexError) as error:
             raise Damaged(f"{saved.path} is not of this study: {error!r}") from error
         if not with_replay:
@@ -285,7 +288,7 @@ class Loop:
         if not self.held_out:
             size = self.loop.held_out_states
             drawn = [self._minibatch(index, Role.HELD_OUT, 0, size) for index in range(len(self.runs))]
-            self.held_out = [np.ascontiguousarray(each.obs) for each in drawn]
+            self.held_out = [States(*jax.tree.map(np.ascontiguousarray, (each.obs, each.legal))) for each in drawn]
 
     def _minibatch(self, index: int, role: Role, counter: int, size: int) -> Transition:
         """Draws a minibatch of a run outside training."""
@@ -314,6 +317,11 @@ class Loop:
             self.held_out[index],
             [self._minibatch(index, Role.GRADIENT, first + i, size) for i in range(count)],
         )
+
+
+def _held_out(index: int) -> tuple[str, str]:
+    """Returns the names under which a run's held-out states and their masks are saved."""
+    return f"runs/{index}/held_out", f"runs/{index}/held_out_legal"
 
 
 _init = jax.jit(learner.init, static_argnames=("recipe",))

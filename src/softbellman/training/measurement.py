@@ -13,12 +13,24 @@ from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training import metrics
 from softbellman.training.counts import Clock, Counts
-from softbellman.training.evaluation import TestPhase
+from softbellman.training.evaluation import TestPhase, random_actions
 from softbellman.training.lanes import Run
 from softbellman.training.metrics import Measured, Row
 from softbellman.training.settings import LoopSettings
 
 COMMON_SEED, COMMON_STATES, COMMON_STRIDE = 20190609, 320, 5
+
+
+class States(NamedTuple):
+    """States to measure in.
+
+    Attributes:
+        obs: `[N, *obs_shape]`.
+        legal: `[N, A]` bool, the legal actions; None: all.
+    """
+
+    obs: Any
+    legal: Any = None
 
 
 class Ruler(NamedTuple):
@@ -27,7 +39,7 @@ class Ruler(NamedTuple):
     recipe: Recipe
     settings: LearnerSettings
     loop: LoopSettings
-    common: np.ndarray  # [N, *obs_shape], states that all runs of a game share; see `common_states`
+    common: States  # those that all runs of a game share; see `common_states`
     frames_per_step: int
 
     def row(
@@ -39,7 +51,7 @@ class Ruler(NamedTuple):
         test_seed: int,
         seconds: float,
         state: LearnerState,
-        held_out: Any,
+        held_out: States,
         batches: list[Transition],
     ) -> Row:
         """Takes every measurement of a run.
@@ -52,11 +64,12 @@ class Ruler(NamedTuple):
             test_seed: seed of the test phase's games.
             seconds: wall-clock time so far.
             state: its learner's state.
-            held_out: `[N, *obs_shape]`, the run's own held-out states.
+            held_out: the run's own held-out states.
             batches: minibatches for the gradient statistics; none leaves them out.
         """
         values, common = (
-            diagnostics.value_statistics(state, run.operator, obs, self.recipe) for obs in (held_out, self.common)
+            diagnostics.value_statistics(state, run.operator, states.obs, self.recipe, states.legal)
+            for states in (held_out, self.common)
         )
         gradients: dict[str, float | None] = dict.fromkeys(diagnostics.GradientStatistics._fields)
         if batches:
@@ -79,13 +92,15 @@ class Ruler(NamedTuple):
         return {measure.name: measure.of(measured) for measure in metrics.MEASURES}
 
 
-def common_states(env: HostEnv) -> np.ndarray:
-    """Returns states `[COMMON_STATES, *obs_shape]` that a random policy visits: the same for all runs of a game."""
+def common_states(env: HostEnv) -> States:
+    """Returns `COMMON_STATES` states that a random policy visits: the same for all runs of a game."""
     rng = np.random.default_rng(COMMON_SEED)
-    obs, states = env.reset(), []
+    obs, states, masks = env.reset(), [], []
     for moment in range(COMMON_STATES * COMMON_STRIDE):
         if moment % COMMON_STRIDE == 0:
             states.append(np.array(obs[0]))
-        obs = env.step(rng.integers(env.num_actions, size=env.num_envs)).obs
+            if env.legal is not None:
+                masks.append(np.array(env.legal[0]))
+        obs = env.step(random_actions(rng, env)).obs
     env.close()
-    return np.stack(states)
+    return States(np.stack(states), np.stack(masks) if masks else None)

@@ -72,6 +72,7 @@ class AtariEnv:
         self.action_meanings = tuple(action.name for action in self._emulators[0].ale.get_action_set())
         self.num_actions = len(self.action_meanings)
         self.stack: int | None = protocol.stack
+        self.legal = None  # every action is legal at any time
         self.frames_per_step = protocol.frame_skip
         self.obs_shape = (protocol.stack, protocol.height, protocol.width)
         self.obs_dtype = np.dtype(np.uint8)
