@@ -31,6 +31,21 @@ def test_an_example_is_solved_printed_and_written(softbellman, tmp_path):
     assert np.all(table["lower"] <= table["q"]) and np.all(table["q"] <= table["upper"])
 
 
+def test_a_gap_is_solved_with(softbellman, tmp_path):
+    code, out, errors = softbellman(
+        "solve", "doors", "--operator", "softmax:0.5", "--gap", "gap(0.9)", "--out", "a.csv"
+    )
+    assert (code, errors) == (0, "")
+    assert "doors, softmax(0.5) with gap(0.9): 4 states" in " ".join(out.split())
+    assert "The greedy policy is optimal" in " ".join(out.split())
+    table = pd.read_csv(tmp_path / "a.csv")
+    assert len(table) == 10  # what is illegal has no line
+    assert values(table) == pytest.approx(tabular.solve(EXAMPLES["doors"](), "softmax(5)").values.tolist(), abs=1e-8)
+    for spec, message in (("gap(1)", "no fixed point"), ("gap(2)", "alpha"), ("gop(0.9)", "did you mean gap")):
+        code, out, errors = softbellman("solve", "doors", "--gap", spec)
+        assert (code, out) == (2, "") and message in errors
+
+
 @pytest.mark.parametrize("method", ["newton", "iteration"])
 @pytest.mark.parametrize("spec", ["max", "mellowmax:5", "softmax:0.1"])
 def test_both_methods_give_the_same(softbellman, tmp_path, method, spec):

@@ -114,6 +114,41 @@ def test_one_action_has_no_gap_and_no_entropy():
     assert got["operator_gap"] == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    "operator", [ops.maximum(), ops.mean(), ops.softmax(2.0), ops.mellowmax(2.0), ops.double(ops.softmax(2.0))], ids=str
+)
+def test_illegal_actions_count_nowhere(operator, table):
+    """With masks the statistics are those of the legal actions alone, however good the others look."""
+    online, target, _ = table
+    rng = np.random.default_rng(3)
+    legal = rng.random((STATES, ACTIONS)) < 0.6
+    legal[np.arange(STATES), rng.integers(ACTIONS, size=STATES)] = True
+    state = state_of(np.where(legal, online, 50.0), np.where(legal, target, 90.0))
+    got = value_statistics(state, operator, np.eye(STATES, dtype=np.float32), Recipe(TABLE, SETTINGS), legal)
+    expected = dict.fromkeys(ValueStatistics._fields, 0.0)
+    for here, q, q_target in zip(legal, online, target, strict=True):
+        q, q_target = q[here], q_target[here]
+        ordered, policy = np.sort(q), operator.weights(q)
+        value = float(operator(q_target, q))
+        one = {
+            "held_out_value": q.max(),
+            "held_out_operator_value": value,
+            "action_gap": ordered[-1] - ordered[-2] if len(q) > 1 else 0.0,
+            "policy_entropy": -np.sum(policy * np.log(np.where(policy > 0, policy, 1))),
+            "operator_gap": q_target.max() - value,
+            "operator_slope": GAMMA * np.abs(operator.gradient(q_target, q)).sum(),
+            "q_std": q.std(),
+        }
+        expected = {name: expected[name] + one[name] / STATES for name in expected}
+    assert got == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    everything = np.ones((STATES, ACTIONS), bool)
+    plain, masked = (
+        value_statistics(table[2], operator, np.eye(STATES, dtype=np.float32), Recipe(TABLE, SETTINGS), mask)
+        for mask in (None, everything)
+    )
+    assert plain == pytest.approx(masked, rel=1e-5, abs=1e-6)
+
+
 def batches_of(num, size=16):
     rng = np.random.default_rng(1)
     return [

@@ -420,6 +420,26 @@ def test_the_schedule_of_a_compiled_program_is_epsilons_and_no_part_of_what_is_c
     assert rate._cache_size() == 1
 
 
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_a_random_action_is_one_of_the_legal_ones_all_alike(xp):
+    legal = np.array([[False, True, False, True, True], [True] * 5, [False, False, False, False, True]])
+    numbers = np.linspace(0, 1, 3000, endpoint=False, dtype=np.float32)
+    for mask in legal:
+        actions = np.asarray(learner.random_legal(xp.asarray(numbers), xp.asarray(np.tile(mask, (3000, 1)))))
+        assert actions.dtype == np.int32 and set(actions.tolist()) == set(np.flatnonzero(mask).tolist())
+        counts = np.bincount(actions, minlength=5)[mask]
+        assert counts.max() - counts.min() <= 1
+    last = np.nextafter(np.float32(1), np.float32(0))  # the largest number there is stays within
+    for count in range(1, 200):
+        assert learner.random_legal(xp.full(1, last), xp.ones((1, count), bool)).tolist() == [count - 1]
+
+
+def test_masks_of_all_actions_change_no_draw_and_no_choice():
+    key, everything = jax.random.key(3), jnp.ones((64, 5), bool)
+    for one, other in zip(learner.exploration(key, 64, 5), learner.exploration(key, 64, 5, everything), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_the_settings_of_an_update_leave_replay_and_exploration_out():
     settings = LearnerSettings(gamma=0.5, optimizer="adam", reward_clip=None)
     assert settings.update == UpdateSettings(gamma=0.5, optimizer="adam", reward_clip=None)

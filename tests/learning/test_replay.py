@@ -488,7 +488,7 @@ def test_a_buffer_that_cannot_work_is_refused_with_what_to_do(change, message):
         FrameReplay(**arguments)
 
 
-# ------------------------------------------------------------------------------------------------ masks of legal actions
+# ------------------------------------------------------------------------------------------- masks of legal actions
 
 
 def masked_replay(ring=16, *, stack=None, num_envs=1, actions=11):

@@ -474,9 +474,9 @@ def test_the_common_states_are_the_same_for_all_runs_and_the_held_out_ones_stay(
     for loop in loops:
         loop.advance(100)
         loop.test()
-    np.testing.assert_array_equal(loops[0]._ruler.common, loops[1]._ruler.common)
+    np.testing.assert_array_equal(loops[0]._ruler.common.obs, loops[1]._ruler.common.obs)
     held_out = copy.deepcopy(loops[0].held_out)
-    assert held_out[0].shape == (LOOP.held_out_states, 4) and not same(held_out, loops[1].held_out)
+    assert held_out[0].obs.shape == (LOOP.held_out_states, 4) and not same(held_out, loops[1].held_out)
     loops[0].advance(100)
     loops[0].test()
     assert same(held_out, loops[0].held_out)

@@ -126,7 +126,7 @@ def test_the_loop_reaches_the_solution_of_an_mdp_with_illegal_actions(operator):
 
 
 def _closed(mdp):
-    """The transitions with illegal actions as ones that end and cost nothing: as a learner without masks values them."""
+    """The transitions, with illegal actions as ones that end and cost nothing: so a learner without masks sees them."""
     kernel = mdp.kernel.reshape(4, 3, 4).copy()
     kernel[..., 3] += 1 - kernel.sum(axis=-1)
     return kernel

@@ -221,6 +221,8 @@ class Solve:
             `FrozenLake-v1`, or a .json or .npz file; `softbellman.tabular.files` describes both.
         operator: the operator's spec, as for `train`.
         gamma: discount factor; by default the example's or file's own, and 0.99 for Gymnasium.
+        gap: part of the action gap that rewards lose: `gap(0.9)` is advantage learning, with `logsumexp(30)`
+            Munchausen's recursion; also `persistent(0.9)`, `persistent_q(0.9)`, or a ceiling, as in `gap(0.9, 1)`.
         method: Newton's, or fixed-point iteration.
         tolerance: the largest error of the action values to put up with.
         max_iterations: budget of iterations from each start; by default enough for a contraction.
@@ -230,6 +232,7 @@ class Solve:
     target: Annotated[str, Positional, arg(metavar="TARGET")]
     operator: str = "max"
     gamma: _Number = None
+    gap: str = "none"
     method: Literal["newton", "iteration"] = "newton"
     tolerance: float = 1e-10
     max_iterations: _Integer = None

@@ -12,6 +12,7 @@ from softbellman import simulation
 from softbellman.cli.commands import SimulateBias, SimulateComparison, Solve
 from softbellman.cli.tables import print_lines, print_table
 from softbellman.extras import MissingExtra
+from softbellman.gaps import Gap, as_gap
 from softbellman.study.place import require_directory, require_file
 
 _STATES_SHOWN = 20
@@ -27,7 +28,7 @@ def solve(command: Solve) -> int:
     from softbellman import tabular
     from softbellman.tabular.named import named_mdp
 
-    operator = ops.parse(command.operator)
+    operator, gap = ops.parse(command.operator), as_gap(command.gap)
     if command.out is not None:
         require_file(command.out)
     mdp = named_mdp(command.target, command.gamma)
@@ -37,12 +38,14 @@ def solve(command: Solve) -> int:
         method=command.method,
         tolerance=command.tolerance,
         max_iterations=command.max_iterations,
+        gap=gap,
     )
     reached = f"{solution.iterations:,} iterations of {solution.method}, residual {solution.residual:.2g}"
+    with_gap = "" if gap == Gap() else f" with {gap}"
     size = f"{mdp.num_states:,} states, {mdp.num_actions:,} actions, gamma {mdp.gamma:g}"
     print_lines(
         [
-            ("solved" if solution.converged else "not solved", f"{command.target}, {operator}: {size}"),
+            ("solved" if solution.converged else "not solved", f"{command.target}, {operator}{with_gap}: {size}"),
             ("by", reached),
             ("unique", solution.unique),
         ]

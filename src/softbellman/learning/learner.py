@@ -237,7 +237,8 @@ def _target(
     def gap(obs: Any, legal: Any) -> jax.Array:
         q = estimate.values(recipe.target_outputs(target_params, obs, key_target))
         online = estimate.values(recipe.network.apply(params, obs))
-        return worth(operator, q, online, legal) - estimate.taken(q, batch.action)
+        size = worth(operator, q, online, legal) - estimate.taken(q, batch.action)
+        return size if legal is None else jnp.where(estimate.taken(legal, batch.action), size, recipe.gap.where_illegal)
 
     penalty = recipe.gap.penalty(
         lambda: gap(batch.obs, batch.legal), lambda: gap(batch.next_obs, batch.next_legal), discount

@@ -7,7 +7,6 @@ and Newton's method from the middle between any two fixed points found, too; wha
 
 import itertools
 import math
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,49 +15,17 @@ from numpy.typing import ArrayLike
 from softbellman import operators as ops
 from softbellman.arguments import as_integer, as_number
 from softbellman.faults import faults_placed
+from softbellman.gaps import Gap, as_gap
 from softbellman.tabular.enclosure import Enclosure
+from softbellman.tabular.gapped import GappedEquation, solve_gapped
 from softbellman.tabular.iteration import Problem, Run, iterate, newton
 from softbellman.tabular.kernel import Values
 from softbellman.tabular.linear import LinearSolver, transitions
 from softbellman.tabular.mdp import FiniteMDP
+from softbellman.tabular.solution import Solution, distinct
 
 METHODS = ("newton", "iteration")
 SMALL = 200  # states up to which the spectral radius at a fixed point is worth its time
-
-
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """A fixed point of a Bellman operator, and what else there is to know.
-
-    Attributes:
-        q: `[S, A]`, the action values; -inf where not legal.
-        values: `[S]`, `operator(q)`; 0 in terminal states.
-        policy: `[S, A]`, `operator.weights(q)`.
-        lower, upper: `[S, A]`, between which every fixed point lies for certain, rounding included; -inf and inf
-            where nothing is known. An action that is not legal has -inf in both.
-        residual: the largest `|T q - q|`.
-        iterations: how often the first start applied the Bellman operator; with Newton's method, its steps.
-        converged: whether `q` is as near to a fixed point as was asked for, or as rounding lets it be.
-        unique: "proved"; "unknown", if one fixed point was found and it need not be the only one; "no".
-        fixed_points: the action values of every fixed point found, `q` first if it is one.
-        cycle: the period in which plain iteration goes round, if it was seen to.
-        method: "newton" or "iteration".
-        notes: what a user of these numbers must know.
-    """
-
-    q: Values
-    values: Values
-    policy: Values
-    lower: Values
-    upper: Values
-    residual: float
-    iterations: int
-    converged: bool
-    unique: Literal["proved", "unknown", "no"]
-    fixed_points: tuple[Values, ...]
-    cycle: int | None
-    method: str
-    notes: tuple[str, ...] = field(default=())
 
 
 @faults_placed()
@@ -71,8 +38,9 @@ def solve(
     start: ArrayLike | None = None,
     starts: Any = (),
     max_iterations: int | None = None,
+    gap: Gap | str | None = None,
 ) -> Solution:
-    """Solves `Q = reward + gamma E[operator(Q(s', .))]`.
+    """Solves `Q = reward + gamma E[operator(Q(s', .))]`, less what a gap takes of the reward.
 
     Args:
         mdp: the MDP.
@@ -85,9 +53,11 @@ def solve(
         start: `[S, A]` action values, or `[S]` values, to start from; 0 by default.
         starts: more of these. Looked at where the fixed point is not known to be the only one.
         max_iterations: for each start; by default enough for a contraction, and a patient number else.
+        gap: the part of the action gap that rewards lose, or its spec, such as `gap(0.9)`; see `softbellman.gaps`. Such
+            an equation is solved by iteration, and known for certain is less of it: see `tabular.gapped`.
 
     Raises:
-        TypeError: `operator` is no operator.
+        TypeError: `operator` is no operator, or `gap` no gap.
         ValueError: the operator breaks its contract or fails, an argument is out of range, or `gamma` too near to 1
             for float64.
 
@@ -108,11 +78,16 @@ def solve(
         raise ValueError(f"max_iterations ({max_iterations}) must be at least 1; leave it out for the default.")
     operator = ops.as_operator(operator)
     ops.require_contract(operator, mdp.num_actions)
+    gap = as_gap(gap)
     operator, laws, notes = _in_one_argument(operator)
     actions = int(mdp.legal[~mdp.terminal].sum(axis=1).max(initial=1))
     by_shifts = laws.monotone and laws.translation_equivariant
     lipschitz = math.inf if operator.on_one_set is None else operator.lipschitz(actions)
     enclosure = Enclosure.of(mdp, operator, lipschitz=lipschitz, by_shifts=by_shifts)
+    if gap != Gap():
+        best = solve(mdp, ops.maximum(), tolerance=tolerance)
+        equation = GappedEquation.of(operator, enclosure, gap, lipschitz, laws.translation_equivariant)
+        return solve_gapped(equation, best, tolerance, start, starts, max_iterations, notes)
     lower, upper = _band(mdp, operator, laws, enclosure, actions, tolerance)
     points = [mdp.values_of(operator, np.zeros(mdp.num_states) if start is None else start)]
     if not enclosure.sound:
@@ -194,7 +169,7 @@ class _Search(NamedTuple):
     def different(self, runs: list[Run]) -> list[Values]:
         """Return the different fixed points that runs have come to."""
         found = [self.reached(run) for run in runs if run.converged]
-        return _distinct(found, self.problem.mdp, self.problem.tolerance)
+        return distinct(found, self.problem.mdp, self.problem.tolerance)
 
 
 def _in_one_argument(operator: ops.Operator) -> tuple[ops.Operator, ops.Laws, list[str]]:
@@ -241,16 +216,6 @@ def _apart(points: list[Values], enclosure: Enclosure) -> list[Values]:
     for point in points:
         if all(np.ptp(point - other) > 1e-9 * np.abs(point).max(initial=1.0) for other in kept):
             kept.append(point)
-    return kept
-
-
-def _distinct(found: list[Values], mdp: FiniteMDP, tolerance: float) -> list[Values]:
-    """Leaves out what is the same fixed point within the accuracy of the solver."""
-    kept: list[Values] = []
-    for q in found:
-        near = 1e3 * tolerance + 1e-9 * float(np.abs(q[mdp.legal]).max())
-        if all(np.abs(q[mdp.legal] - other[mdp.legal]).max() > near for other in kept):
-            kept.append(q)
     return kept
 
 

@@ -20,8 +20,8 @@ from softbellman.training import streams
 from softbellman.training.streams import Role
 
 Policy = Callable[[np.ndarray, int, np.ndarray, np.ndarray | None], tuple[np.ndarray, np.ndarray]]
-"""`policy(obs, moment, age, legal) -> (actions [E], max_a Q [E])`: `moment` is the phase's step, `age` `[E]` each game's,
-`legal` `[E, A]` bool; None: all."""
+"""`policy(obs, moment, age, legal) -> (actions [E], max_a Q [E])`: `moment` is the phase's step, `age` `[E]` that of
+each game, `legal` `[E, A]` bool or None: all."""
 
 NEGLIGIBLE = 0.01  # a return is known once the discount of what was not seen has fallen below this
 

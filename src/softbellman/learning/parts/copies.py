@@ -7,7 +7,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from softbellman.learning.parts.part import Part, require
+from softbellman.part import Part, require
 
 
 @dataclass(frozen=True)

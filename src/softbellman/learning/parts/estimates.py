@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from softbellman.learning.parts.gaps import discounted
-from softbellman.learning.parts.part import Part, require
 from softbellman.learning.target import huber, td_target
+from softbellman.part import Part, require
 
 
 class Law(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from softbellman.learning.parts.part import Part, require
 from softbellman.operators.core import Operator, softmax
+from softbellman.part import Part, require
 
 
 def greedy(q: jax.Array, legal: Any = None) -> jax.Array:

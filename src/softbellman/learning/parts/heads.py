@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from softbellman.learning.parts.part import Part, require
+from softbellman.part import Part, require
 
 
 def dense(layer: Mapping[str, jax.Array], x: jax.Array) -> jax.Array:

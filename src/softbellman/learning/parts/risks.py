@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from softbellman.learning.parts.part import Part, require
+from softbellman.part import Part, require
 
 
 @dataclass(frozen=True)

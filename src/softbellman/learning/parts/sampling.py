@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from softbellman.learning import sum_tree
-from softbellman.learning.parts.part import Part, require
 from softbellman.learning.sum_tree import WIDTH, SumTree
+from softbellman.part import Part, require
 
 _LEAST = 1e-6  # added to errors, so that none is never drawn
 

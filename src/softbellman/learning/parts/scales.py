@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from softbellman.learning.networks import Network
-from softbellman.learning.parts.part import Part, require
+from softbellman.part import Part, require
 
 _LAYER = "scale"
 _SMALLEST, _LARGEST = 1e-4, 1e6  # of a standard deviation

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 from softbellman.learning.parts import copies, estimates, exploration, gaps, risks, sampling, scales, tightening
 from softbellman.learning.parts.heads import Duelling, Linear, Noisy, NoNoise
-from softbellman.learning.parts.part import Part
-from softbellman.learning.parts.spec import read_part
+from softbellman.part import Part, read_part
 
 
 class Role(NamedTuple):
@@ -17,16 +16,7 @@ class Role(NamedTuple):
 
 
 ROLES: dict[str, Role] = {
-    "gap": Role(
-        gaps.Gap,
-        {
-            "none": gaps.Gap,
-            "gap": gaps.AdvantageGap,
-            "persistent": gaps.PersistentAdvantageGap,
-            "persistent_pfrl": gaps.UndiscountedPersistentGap,
-            "persistent_q": gaps.PersistentGap,
-        },
-    ),
+    "gap": Role(gaps.Gap, gaps.GAPS),
     "target": Role(copies.Latest, {"latest": copies.Latest, "past": copies.Past}),
     "estimate": Role(
         estimates.Value,
@@ -60,4 +50,4 @@ def part(role: str, spec: str) -> Any:
         >>> str(part("gap", "gap(0.9)")), str(part("exploration", "boltzmann(5)"))
         ('gap(0.9)', 'policy(softmax(5))')
     """
-    return read_part(role, spec, ROLES[role].factories, ROLES[role].kind)
+    return read_part(f"recipe.{role}", spec, ROLES[role].factories, ROLES[role].kind)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from softbellman.learning.parts.gaps import discounted
-from softbellman.learning.parts.part import Part, require
 from softbellman.learning.windows import Window
+from softbellman.part import Part, require
 
 
 @dataclass(frozen=True)

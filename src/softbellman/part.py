@@ -1,10 +1,12 @@
-"""Specs of parts: from text such as `gap(0.9)` to a value of one table."""
+"""Parts beside the operator: a frozen dataclass whose fields are the arguments of its spec, and how that is read."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from softbellman.arguments import nearest
+from softbellman.operators.core import Operator
 from softbellman.operators.spec import SpecError, name_and_arguments, parse
 from softbellman.references import found, is_reference
 
@@ -12,19 +14,48 @@ WORDS = ("mean", "min", "median", "mix")
 """Arguments that stand for themselves; every other word is an operator."""
 
 
-def read_part(role: str, spec: str, factories: Mapping[str, Callable[..., Any]], kind: type) -> Any:
+class Part:
+    """A part of a recipe; its subclasses are frozen dataclasses, equal and hashed by value.
+
+    Attributes:
+        name: its name in specs; a class of your own, which has none, is `package.module:Class` there.
+    """
+
+    name: ClassVar[str]
+
+    def __str__(self) -> str:
+        """Write the part as a spec that reads back to an equal one, such as `gap(0.9)`."""
+        kind, own = type(self), dataclasses.fields(self)  # pyright: ignore[reportArgumentType]
+        name = vars(kind).get("name", f"{kind.__module__}:{kind.__qualname__}")
+        given = [getattr(self, field.name) for field in own]
+        while given and given[-1] == own[len(given) - 1].default:
+            given.pop()
+        return f"{name}({', '.join(map(_text, given))})" if given else name
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuse arguments of a part.
+
+    Raises:
+        ValueError: the condition does not hold.
+    """
+    if not condition:
+        raise ValueError(message)
+
+
+def read_part(field: str, spec: str, factories: Mapping[str, Callable[..., Any]], kind: type) -> Any:
     """Read a part from its spec.
 
     Args:
-        role: field of the recipe, which messages name.
+        field: what is read, which messages name: `recipe.gap`.
         spec: such as `gap(0.9)`, or `package.module:name(...)` for one of your own.
         factories: functions that make a part, by name.
-        kind: class that a part of this role is of.
+        kind: class that the part is of.
 
     Raises:
         ValueError: the name is unknown, or the arguments are not what it takes.
     """
-    where = f"recipe.{role} {spec!r}"
+    where = f"{field} {spec!r}"
     try:
         name, words = name_and_arguments(spec)
         arguments = [_argument(word) for word in words]
@@ -33,7 +64,7 @@ def read_part(role: str, spec: str, factories: Mapping[str, Callable[..., Any]],
     if name in factories:
         factory = factories[name]
     elif is_reference(name):
-        factory = found(name, f"recipe.{role}")
+        factory = found(name, field)
     else:
         hint = nearest(name, factories)
         raise ValueError(f"{where}: there is no {name!r}{hint}; there are {', '.join(factories)}")
@@ -54,6 +85,12 @@ def read_part(role: str, spec: str, factories: Mapping[str, Callable[..., Any]],
     if not isinstance(made, kind):
         raise ValueError(f"{where}: {name} made a {type(made).__name__}, and must make a {kind.__name__}")
     return made
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str | Operator):
+        return str(value)
+    return repr(value).removesuffix(".0").replace("e+", "e")
 
 
 def _argument(word: str) -> Any:
