@@ -51,9 +51,7 @@ def test_a_view_trains_its_operators_beside_those_that_are_there(tmp_path):
 def test_what_another_view_began_is_left_as_it_is(tmp_path):
     """A group of another view goes on when that view is run, unless it holds a run of this one, too."""
     whole = plan_runs(SMOKE, ["max", "softmax(1)", "softmax(30)"], None)
-    study = Study.create(
-        tmp_path / "study", whole.environments, whole.arms, whole.seeds, whole.config, whole.facts, []
-    )
+    study = Study.create(tmp_path / "study", whole.environments, whole.arms, whole.seeds, whole.config, whole.facts, [])
     of = {spec: [run for run in study.runs if run.operator == spec] for spec in whole.specs}
     Group.create(study, of["max"])
     Group.create(study, [of["softmax(1)"][0], of["softmax(30)"][0]])

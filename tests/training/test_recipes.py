@@ -9,10 +9,10 @@ import pytest
 from softbellman import operators as ops
 from softbellman.config import NetworkSettings
 from softbellman.envs.hosted import HostedEnv
+from softbellman.gaps import AdvantageGap, PersistentAdvantageGap
 from softbellman.learning.parts.copies import Past
 from softbellman.learning.parts.estimates import Categorical, Ensemble, Quantiles
 from softbellman.learning.parts.exploration import Policy
-from softbellman.learning.parts.gaps import AdvantageGap, PersistentAdvantageGap
 from softbellman.learning.parts.heads import Duelling, Noisy
 from softbellman.learning.parts.risks import CVaR
 from softbellman.learning.parts.sampling import Prioritised

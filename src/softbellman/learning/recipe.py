@@ -5,11 +5,11 @@ from typing import Any
 
 import jax
 
+from softbellman.gaps import Gap
 from softbellman.learning.networks import Network, Params
 from softbellman.learning.parts.copies import Latest
 from softbellman.learning.parts.estimates import Value
 from softbellman.learning.parts.exploration import Greedy
-from softbellman.learning.parts.gaps import Gap
 from softbellman.learning.parts.risks import Neutral
 from softbellman.learning.parts.sampling import Uniform
 from softbellman.learning.parts.scales import Raw

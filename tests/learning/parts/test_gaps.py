@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from softbellman import operators as ops
-from softbellman.learning.learner import td_loss
-from softbellman.learning.networks import mlp
-from softbellman.learning.parts.gaps import (
+from softbellman.gaps import (
     AdvantageGap,
     PersistentAdvantageGap,
     PersistentGap,
     UndiscountedPersistentGap,
 )
+from softbellman.learning.learner import td_loss
+from softbellman.learning.networks import mlp
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from softbellman.config.arms import parse_arm
-from softbellman.learning.parts.gaps import Gap
+from softbellman.gaps import Gap
 from softbellman.learning.parts.table import ROLES, part
 from softbellman.learning.settings import RecipeSettings
 from softbellman.operators.spec import name_and_arguments

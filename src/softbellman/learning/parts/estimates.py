@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from softbellman.learning.parts.gaps import discounted
+from softbellman.gaps import discounted
 from softbellman.learning.target import huber, td_target
 from softbellman.part import Part, require
 

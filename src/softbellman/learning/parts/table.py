@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from softbellman.learning.parts import copies, estimates, exploration, gaps, risks, sampling, scales, tightening
+from softbellman import gaps
+from softbellman.learning.parts import copies, estimates, exploration, risks, sampling, scales, tightening
 from softbellman.learning.parts.heads import Duelling, Linear, Noisy, NoNoise
 from softbellman.part import Part, read_part
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from softbellman.learning.parts.gaps import discounted
+from softbellman.gaps import discounted
 from softbellman.learning.windows import Window
 from softbellman.part import Part, require
 
