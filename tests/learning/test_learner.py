@@ -170,7 +170,7 @@ def test_l11_beyond_the_bound_the_gradient_is_one_and_never_zero():
     one_hot = np.eye(3, dtype=np.float32)
     batch = Transition(one_hot, np.zeros(3, np.int32), np.float32([0.5, 3, -3]), np.zeros(3, np.float32), one_hot)
     zeros = params_of(np.zeros((3, 4)))
-    (_, metrics), (gradient, _) = loss_and_gradients(zeros, zeros, ops.maximum(), batch, linear(3, 4), PLAIN)
+    (_, metrics), (gradient, _) = loss_and_gradients(zeros, zeros, ops.maximum(), batch, Recipe(linear(3, 4), PLAIN))
     np.testing.assert_allclose(gradient["q"]["w"], np.outer([-0.5, -1.0, 1.0], [1, 0, 0, 0]))
     np.testing.assert_allclose(metrics.loss, 5.125)
 
@@ -310,7 +310,7 @@ def test_an_update_moves_the_online_network_by_the_optimisers_step(problem):
 
 
 def test_the_state_is_arrays_and_nothing_else():
-    state = init(linear(3, 4), PLAIN, jax.random.key(0))
+    state = init(Recipe(linear(3, 4), PLAIN), jax.random.key(0))
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(state))
     assert state.updates == 0 and state.updates.dtype == jnp.int32
     chex.assert_trees_all_equal(state.target_params, state.params)
@@ -321,7 +321,7 @@ def test_the_target_is_a_copy_that_stays_until_it_is_copied_again(problem):
     network, online, target, batch = problem
     state = init(Recipe(network, PLAIN), jax.random.key(0))._replace(params=online, target_params=target)
     moved, _ = learn_step(state, ops.softmax(5.0), batch, Recipe(network, PLAIN))
-    copied = learner.copy_target(moved)
+    copied = learner.copy_target(moved, Recipe(network, PLAIN))
     chex.assert_trees_all_equal(copied.target_params, moved.params)
     chex.assert_trees_all_equal(copied._replace(target_params=moved.target_params), moved)
     for here, there in zip(jax.tree.leaves(copied.params), jax.tree.leaves(copied.target_params), strict=True):
