@@ -13,6 +13,7 @@ from scipy.stats import chisquare, combine_pvalues
 from softbellman import memory
 from softbellman.envs.step import Step
 from softbellman.learning.replay import FrameReplay
+from softbellman.learning.windows import Reach
 from softbellman.memory import available_memory, require_memory
 
 GAMMA = 0.9
@@ -574,6 +575,28 @@ def test_masks_are_those_of_the_frames_across_ends_and_the_write_head(stack, num
         assert batch.next_legal.any(axis=-1).all()
         seen += len(batch.action)
     assert seen > 1_000
+
+
+def test_masks_go_with_the_last_successor_of_several_steps_and_with_windows():
+    rng = np.random.default_rng(1)
+    replay = FrameReplay(
+        32, obs_shape=(), obs_dtype=np.int32, stack=None, gamma=GAMMA, masked_actions=11, reach=Reach(3, 2)
+    )
+    games, cut = MaskedGames(replay, None, 1), 0
+    for _ in range(120):
+        games.add(rng.choice([GOES_ON, GOES_ON, GOES_ON, TERMINATED, TRUNCATED], size=1))
+        batch = replay.gather(np.flatnonzero(replay.valid))
+        assert batch.reward.shape == (len(batch.action), 3) and batch.window.legal.shape[1:] == (2, 11)
+        going = batch.discount.prod(axis=1) > 0
+        for frame, legal in zip(batch.next_obs[going].tolist(), batch.next_legal[going], strict=True):
+            assert (legal == mask_of(frame)).all()
+        for frame, legal in zip(batch.obs.tolist(), batch.legal, strict=True):
+            assert (legal == mask_of(frame)).all()
+        seen = batch.window.there & (batch.window.discount > 0)
+        for frame, legal in zip(batch.window.obs[seen].tolist(), batch.window.legal[seen], strict=True):
+            assert (legal == mask_of(frame)).all()
+        cut += (~going).sum()
+    assert cut > 100
 
 
 def test_masks_are_saved_with_the_rest():
