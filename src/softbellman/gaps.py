@@ -5,6 +5,7 @@ The learner and the solver of finite MDPs share these values: arrays are of NumP
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -148,7 +149,7 @@ class PersistentGap(PersistentAdvantageGap):
         return discount * (self.alpha + ((1 - self.alpha) * lipschitz if self.alpha < 1 else 0.0))
 
 
-GAPS: dict[str, type[Gap]] = {
+GAPS: dict[str, Callable[..., Part]] = {
     cls.name: cls for cls in (Gap, AdvantageGap, PersistentAdvantageGap, UndiscountedPersistentGap, PersistentGap)
 }
 """The gaps by the names of their specs."""

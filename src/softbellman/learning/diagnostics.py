@@ -74,7 +74,7 @@ def _value_sums(
     gap = best_first[:, 0] - best_first[:, min(1, q.shape[1] - 1)]
     if legal is not None:
         gap = jnp.where(legal.sum(axis=-1) > 1, gap, 0.0)
-    std = q.std(axis=-1, **legally)
+    std = q.std(axis=-1, where=legal)
     per_state = (highest.max(axis=-1), value, gap, entropy, highest_target.max(axis=-1) - value, slope, std)
     return ValueStatistics(*(x.sum() for x in per_state))
 

@@ -98,7 +98,7 @@ def act(
         Actions `[E]` int32.
     """
     q = _acting_q(recipe, params, obs, key_act)
-    chance, random_action = exploration(key_act, *q.shape, legal)
+    chance, random_action = exploration(key_act, *q.shape, legal=legal)
     return jnp.where(chance < epsilon, random_action, _chosen(recipe, q, chance, epsilon, legal))
 
 
@@ -128,7 +128,7 @@ def act_greedily(
     """
     out = recipe.network.apply(params, obs)
     q = recipe.risk.values(recipe.estimate, out)
-    chance, random_action = exploration(key_act, *q.shape, legal)
+    chance, random_action = exploration(key_act, *q.shape, legal=legal)
     actions = jnp.where(chance < epsilon, random_action, greedy(q, legal))
     values = recipe.estimate.values(out)
     return actions, (values if legal is None else jnp.where(legal, values, -jnp.inf)).max(axis=-1)

@@ -15,10 +15,10 @@ The penalty of a transition is averaged over the next states, as the learner's t
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from softbellman.gaps import Gap
@@ -43,25 +43,25 @@ class Ways(NamedTuple):
         ending: `[S * A]`, the probability of an end.
     """
 
-    row: Values
-    onward: Values
+    row: NDArray[np.integer]
+    onward: NDArray[np.integer]
     probability: Values
     ending: Values
 
     @classmethod
     def of(cls, mdp: FiniteMDP) -> Self:
         """List the transitions."""
-        kernel = sparse.coo_array(mdp.kernel)
-        ending = 1 - np.bincount(kernel.row, kernel.data, minlength=mdp.reward.size)
+        kernel: Any = sparse.coo_array(mdp.kernel)
+        ending = 1 - np.asarray(np.bincount(kernel.row, kernel.data, minlength=mdp.reward.size), np.float64)
         ending[ending < 1e-12] = 0.0  # rounding of a sum that is 1
         return cls(kernel.row, kernel.col, kernel.data, ending)
 
     def expected(self, mdp: FiniteMDP, gap: Gap, here: Values) -> Values:
         """Average the penalty over what may follow: `[S, A]`. Behind an end there are no values, NaN."""
         state, action = np.divmod(self.row, mdp.num_actions)
-        after = np.where(mdp.legal, here, gap.where_illegal)[self.onward, action]
+        after: Values = np.where(mdp.legal, here, gap.where_illegal)[self.onward, action]
         going = gap.penalty(lambda: here[state, action], lambda: after, np.full(after.shape, mdp.gamma))
-        total = np.bincount(self.row, self.probability * going, minlength=here.size)
+        total = np.asarray(np.bincount(self.row, self.probability * going, minlength=here.size), np.float64)
         if self.ending.any():
             behind = gap.penalty(here.ravel, lambda: np.full(here.size, np.nan), np.zeros(here.size))
             total += np.where(self.ending > 0, self.ending * behind, 0.0)
