@@ -24,7 +24,7 @@ def collect_curves(
     Args:
         records: what the runs of a study left.
         column: the column of `metrics.csv`.
-        operator: spec of the operator.
+        operator: name of the operator or arm.
         game: name of the environment; it may be left out if there is but one.
         partial: runs that are under way or were stopped are there as far as they have come. Those that failed or
             diverged never are.

@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
     Attributes:
         environment: name of the environment.
-        operator: spec of the operator.
+        operator: name of the operator or arm.
         counted: runs that count, of those asked for.
         asked: runs asked for.
         missing: the others, by how they stand.
@@ -97,7 +97,7 @@ class Across(NamedTuple):
     """One operator over all environments of a comparison.
 
     Attributes:
-        operator: its spec.
+        operator: its name.
         counted: runs that count, of those asked for.
         asked: runs asked for.
         improvement: mean over environments of the probability that a run scores more than one of the first operator.

@@ -29,7 +29,7 @@ class Scores(NamedTuple):
     Attributes:
         values: `[game, operator, seed]` float64; NaN: no score.
         games: names of the environments.
-        operators: specs of the operators.
+        operators: names of the operators or arms.
         seeds: the seeds.
         states: `[game, operator, seed]`, how each run stands: finished, failed, diverged, running, stopped, not begun,
             or without a score, though it finished.

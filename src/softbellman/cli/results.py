@@ -142,7 +142,7 @@ def evaluate(command: Evaluate) -> int:
     print_lines([("note", note) for note in notes])
     if command.out is not None:
         settings = {"network": command.network, "epsilon": epsilon, "seed": command.seed}
-        record = {"environment": run.environment, "operator": run.operator, "training_seed": run.seed}
+        record = {"environment": run.environment, "operator": str(run.arm), "training_seed": run.seed}
         write_record(
             command.out,
             record | settings | {"agent_steps": facts["agent_steps"]},

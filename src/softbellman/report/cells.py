@@ -18,7 +18,7 @@ MISSING = "–"
 
 
 class Operator(NamedTuple):
-    """An operator as the page shows it: its number in the study, its spec, its colour, the dashes of its lines."""
+    """An operator or arm on the page: its number in the study, its name, its colour, the dashes of its lines."""
 
     number: int
     name: str
