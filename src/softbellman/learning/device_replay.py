@@ -155,8 +155,8 @@ def _neighbours(replay: DeviceReplay, column: Any, num_envs: int, written: Any) 
         return (slots + num_envs) % capacity, goes_on(slots)
 
     def before(slots: jax.Array) -> tuple[jax.Array, jax.Array]:
-        previous = (slots - num_envs) % capacity
-        return previous, goes_on(previous) & (previous < written)
+        previous = (slots - num_envs) % capacity  # in a slot not yet written to, the discount is 0
+        return previous, goes_on(previous)
 
     return after, before
 
