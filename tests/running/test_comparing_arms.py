@@ -171,10 +171,13 @@ def test_a_study_json_alone_reruns_the_arms(compared, tmp_path):
         ({"arms": ["a b=max", "a-b=softmax(5)"]}, "would share a directory"),
         ({"arms": ["max", "max, gap=gap(2)"]}, "arm max, gap=gap(2): recipe.gap 'gap(2)': alpha (2) must be in 0 .. 1"),
         ({"arms": ["max, gap=gab(1)"]}, "arm max, gap=gab(1): recipe.gap 'gab(1)': there is no 'gab'"),
-        ({"arms": ["max, risk=cvar(0.5)"]}, "arm max, risk=cvar(0.5): recipe.risk cvar(0.5) needs a distribution"),
+        (
+            {"arms": ["max, risk=cvar(0.5)"]},
+            "arm max, risk=cvar(0.5): recipe.risk cvar(0.5) does not go with recipe.estimate value",
+        ),
         (
             {"arms": ["max, estimate=quantiles(5), scale=popart(0.1)"]},
-            "is for values, and recipe.estimate quantiles(5)",
+            "does not go with recipe.estimate quantiles(5): it needs values",
         ),
         (
             {"arms": ["max", "max, learner.batch_size=0"]},

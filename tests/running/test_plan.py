@@ -44,7 +44,7 @@ def planned(
         ({"recipe__tightening": "tightening(0)"}, r"recipe\.tightening 'tightening\(0\)': steps \(0\)"),
         (
             {"recipe__tightening": "tightening", "recipe__estimate": "quantiles(5)"},
-            r"recipe\.tightening tightening is for values.*distribution; try recipe\.estimate value",
+            r"recipe\.tightening tightening does not go with recipe\.estimate .*: it needs values; try value",
         ),
         ({"environment": "gym/Pendulum-v1"}, r"action space Box\(-2\.0, 2\.0.*Discrete"),
         ({"environment": "gym/CartPol-v1"}, "did you mean CartPole-v1"),

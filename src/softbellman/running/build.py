@@ -155,18 +155,17 @@ def parts_of(settings: RecipeSettings) -> dict[str, Any]:
         )
     parts = {role: part(role, getattr(settings, role)) for role in ROLES}
     estimate = parts["estimate"]
-    if parts["risk"] != Neutral() and estimate.takes_any_reduction:
-        raise ValueError(
-            f"recipe.risk {settings.risk} needs a distribution of returns, and recipe.estimate {settings.estimate} has "
-            "none; try quantiles(51)"
-        )
-    minimum = getattr(parts["target"], "reduce", None) == "min"
-    tightened = parts["tightening"].around > 0
-    for role, given in (("target", minimum), ("scale", parts["scale"] != Raw()), ("tightening", tightened)):
-        if given and not estimate.takes_any_reduction:
+    lowest = getattr(parts["target"], "reduce", None) == "min"
+    for role, is_chosen, fits, needs in (
+        ("risk", parts["risk"] != Neutral(), estimate.is_law, "a distribution of returns; try quantiles(51)"),
+        ("target", lowest, not estimate.is_law, "values; try value"),
+        ("tightening", parts["tightening"].around > 0, not estimate.is_law, "values; try value"),
+        ("scale", parts["scale"] != Raw(), estimate.in_units, "values in the rewards' units; try value"),
+    ):
+        if is_chosen and not fits:
             raise ValueError(
-                f"recipe.{role} {getattr(settings, role)} is for values, and recipe.estimate {settings.estimate} is a "
-                "distribution; try recipe.estimate value"
+                f"recipe.{role} {getattr(settings, role)} does not go with recipe.estimate {settings.estimate}: it needs "
+                f"{needs}"
             )
     return parts
 

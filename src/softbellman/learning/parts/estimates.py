@@ -36,7 +36,8 @@ class Value(Part):
     name = "value"
     outputs = None  # axis of a network's outputs beside that of the actions; None: no such axis
     is_random = False  # drawn anew for each update
-    takes_any_reduction = True  # a minimum of outputs is an output too
+    is_law = False  # outputs stand for a distribution of returns
+    in_units = True  # outputs are in the units of the rewards
 
     def drawn(self, key: Any) -> "Value":
         """Draw what an update needs; the key is consumed."""
@@ -188,7 +189,7 @@ class Quantiles(Value):
 
     name = "quantiles"
     size: int
-    takes_any_reduction = False
+    is_law, in_units = True, False
 
     def __post_init__(self) -> None:
         """Check the argument."""
@@ -235,7 +236,7 @@ class Categorical(Value):
     size: int
     low: float
     high: float
-    takes_any_reduction = False
+    is_law, in_units = True, False
 
     def __post_init__(self) -> None:
         """Check the arguments."""
