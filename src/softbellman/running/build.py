@@ -164,8 +164,8 @@ def parts_of(settings: RecipeSettings) -> dict[str, Any]:
     ):
         if is_chosen and not fits:
             raise ValueError(
-                f"recipe.{role} {getattr(settings, role)} does not go with recipe.estimate {settings.estimate}: it needs "
-                f"{needs}"
+                f"recipe.{role} {getattr(settings, role)} does not go with recipe.estimate {settings.estimate}: it "
+                f"needs {needs}"
             )
     return parts
 
