@@ -97,6 +97,11 @@ def test_the_last_takes_the_place_of_one_that_went():
     assert int(memory.known) == 2 and memory.tree.sums[0] == 5.0
 
 
+def test_the_rows_of_both_places_are_summed_anew():
+    memory = PRIORITISED.moved(after([-1] * (WIDTH + 3)), [1])
+    assert memory.tree.sums.tolist()[:2] == [WIDTH, 2.0]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([3, 100, WIDTH, WIDTH + 1, 3 * WIDTH - 5]), st.data())
 def test_a_ring_on_the_device_and_one_on_the_host_are_kept_in_mind_alike(seed, capacity, data):
