@@ -18,6 +18,7 @@ from softbellman.learning.parts.risks import CVaR
 from softbellman.learning.parts.sampling import Prioritised
 from softbellman.learning.parts.scales import PopArt
 from softbellman.learning.parts.tightening import Tightening
+from softbellman.learning.parts.transformed import Transformed
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.settings import LearnerSettings
 from softbellman.running.build import make_network
@@ -39,6 +40,7 @@ RECIPES = {
     "mix": {"estimate": Ensemble(3, "mix")},
     "quantiles": {"estimate": Quantiles(11)},
     "categorical": {"estimate": Categorical(41, -2.0, 6.0)},
+    "transformed": {"estimate": Transformed()},
     "duelling": {"head": Duelling()},
     "noisy": {"noise": Noisy(0.5)},
     "popart": {"scale": PopArt(0.01)},

@@ -7,6 +7,7 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.learning.parts.estimates import Categorical, Ensemble, Law, Quantiles, Value
+from softbellman.learning.parts.transformed import Transformed
 from softbellman.learning.target import td_target
 
 B, A = 24, 4
@@ -32,8 +33,9 @@ ESTIMATES = [
     Ensemble(3, "mix").drawn(jax.random.key(0)),
     Quantiles(7),
     Categorical(31, -9.0, 9.0),
+    Transformed(),
 ]
-IDS = ["value", "mean", "min", "median", "mix", "quantiles", "categorical"]
+IDS = ["value", "mean", "min", "median", "mix", "quantiles", "categorical", "transformed"]
 
 
 def outputs_of(estimate, seed=0, size=B, spread=1.0):

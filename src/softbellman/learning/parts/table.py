@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from softbellman import gaps
 from softbellman.learning.parts import copies, estimates, exploration, risks, sampling, scales, tightening
 from softbellman.learning.parts.heads import Duelling, Linear, Noisy, NoNoise
+from softbellman.learning.parts.transformed import Transformed
 from softbellman.part import Part, read_part
 
 
@@ -26,6 +27,7 @@ ROLES: dict[str, Role] = {
             "quantiles": estimates.Quantiles,
             "categorical": estimates.Categorical,
             "ensemble": estimates.Ensemble,
+            "transformed": Transformed,
         },
     ),
     "head": Role(Linear, {"linear": Linear, "duelling": Duelling}),
