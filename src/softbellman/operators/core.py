@@ -105,6 +105,10 @@ class Operator:
             return 1 - 1 / actions
         return 1.0 if laws.averages_with_its_weights and laws.weights_are_policy and laws.at_most_max else math.inf
 
+    def largest_support(self, actions: int) -> int:
+        """Bound how many of so many actions have a weight above 0."""
+        return actions
+
     def lipschitz(self, actions: int) -> float:
         """Bound `|op(q) - op(q')| / max|q - q'|` for so many actions; infinite where nothing is known."""
         laws = self.laws
@@ -143,6 +147,10 @@ class Maximum(Operator):
     def largest_gap(self, actions: int) -> float:
         """Give 0."""
         return 0.0
+
+    def largest_support(self, actions: int) -> int:
+        """Give 1."""
+        return 1
 
 
 @operator

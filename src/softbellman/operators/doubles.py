@@ -44,6 +44,10 @@ class Pair(Operator):
         """Give infinity: the selector may be far from `q`."""
         return math.inf
 
+    def largest_support(self, actions: int) -> int:
+        """Give that of `op`."""
+        return self.op.largest_support(actions)
+
     def pair(self, q: Array, selector: Array | None, where: Array | None) -> tuple[Row, Array, Array]:
         """Take two sets of values: the row of `q`, the selector from the same best value, and what is legal in both.
 

@@ -6,6 +6,7 @@ value is beside the mean of that mixture.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -171,12 +172,15 @@ def mixed(
         The law of `reward + discount * (atom + shift)` for an action drawn from the operator's policy; its mean is
         `td_target`. Where the discount is 0, all atoms are at the reward.
     """
-    policy = operator.mixture(q, q_select, where)
+    policy, size = operator.mixture(q, q_select, where), (*q.shape, max(atoms.shape[-1], weights.shape[-1]))
     goal = td_target(operator, reward, discount, q, q_select, where)
-    shape = (len(policy), -1)
-    spread = jnp.broadcast_to(atoms, (*q.shape, atoms.shape[-1])).reshape(shape)
-    shares = jnp.broadcast_to(policy[..., None] * weights, (*q.shape, atoms.shape[-1])).reshape(shape)
-    spread = discounted(discount[:, None], spread)
+    atoms, weights = (jnp.broadcast_to(part, size) for part in (atoms, weights))
+    support = operator.largest_support(q.shape[-1])
+    if support < q.shape[-1]:  # the others have no weight, and would cost as much
+        policy, chosen = jax.lax.top_k(policy, support)
+        atoms, weights = (jnp.take_along_axis(part, chosen[..., None], axis=1) for part in (atoms, weights))
+    shares = (policy[..., None] * weights).reshape(len(policy), -1)
+    spread = discounted(discount[:, None], atoms.reshape(len(policy), -1))
     return Law(spread + (goal - jnp.sum(spread * shares, axis=-1))[:, None], shares)
 
 
@@ -218,11 +222,32 @@ class Quantiles(Value):
 
     def losses(self, taken: Any, target: Any, delta: float, unit: Any = None) -> tuple[Any, Any]:
         """Compute the quantile Huber losses, a sum over the quantiles and a mean over the target's atoms."""
-        middle = (jnp.arange(self.size, dtype=taken.dtype) + 0.5) / self.size
-        error = target.atoms[:, None, :] - taken[:, :, None]
-        slope = jnp.abs(middle[None, :, None] - (error < 0))
-        losses = jnp.sum(slope * huber(error, delta) * target.weights[:, None, :], axis=(1, 2))
+        losses = jnp.sum(_pinball(taken, target.atoms, target.weights, delta), axis=1)
         return losses, losses
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _pinball(quantiles: Any, atoms: Any, weights: Any, delta: float) -> Any:
+    """Compute each quantile's Huber loss against a law, `[B, N]`; its derivative is that in the quantiles alone.
+
+    Loss and derivative are sums over all pairs, which are never stored.
+    """
+    return _pinball_forward(quantiles, atoms, weights, delta)[0]
+
+
+def _pinball_forward(quantiles: Any, atoms: Any, weights: Any, delta: float) -> tuple[Any, Any]:
+    size = quantiles.shape[1]
+    middle = (jnp.arange(size, dtype=quantiles.dtype) + 0.5) / size
+    error = atoms[:, None, :] - quantiles[:, :, None]
+    slope = jnp.where(error < 0, 1 - middle[None, :, None], middle[None, :, None]) * weights[:, None, :]
+    return jnp.sum(slope * huber(error, delta), axis=2), jnp.sum(slope * jnp.clip(error, -delta, delta), axis=2)
+
+
+def _pinball_backward(delta: float, slopes: Any, cotangent: Any) -> tuple[Any, None, None]:
+    return -slopes * cotangent, None, None
+
+
+_pinball.defvjp(_pinball_forward, _pinball_backward)
 
 
 @dataclass(frozen=True)

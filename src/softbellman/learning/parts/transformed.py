@@ -37,7 +37,7 @@ class Transformed(Value):
         share = 2.0 / (
             jnp.sqrt(1.0 + 4.0 * self.slope * (1.0 + self.slope + y)) + 1.0 + 2.0 * self.slope
         )  # (t - 1) / y
-        return out * share * (y * share + 2.0)
+        return out * share * (y * share + 2.0)  # y share is t - 1
 
     def average(self, outs: Any) -> Any:
         """Take the mean of the values of several networks along the first axis, squashed."""
