@@ -430,7 +430,7 @@ def test_a_random_action_is_one_of_the_legal_ones_all_alike(xp):
         counts = np.bincount(actions, minlength=5)[mask]
         assert counts.max() - counts.min() <= 1
     last = np.nextafter(np.float32(1), np.float32(0))  # the largest number there is stays within
-    for count in range(1, 200):
+    for count in (1, 2, 3, 18, 199):
         assert learner.random_legal(xp.full(1, last), xp.ones((1, count), bool)).tolist() == [count - 1]
 
 

@@ -155,7 +155,7 @@ def test_windows_on_the_host_are_those_of_whole_trajectories(data, num_envs, sta
     story.assert_right(batch, reach, set(batch.action.tolist()))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data(), st.sampled_from([1, 2]), st.sampled_from([1, 2, 7]), reaches)
 def test_windows_on_the_device_are_those_of_whole_trajectories(data, num_envs, ring, reach):
     story = Story(num_envs)

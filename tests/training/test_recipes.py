@@ -79,7 +79,13 @@ ROUNDED = ("quantiles", "duelling", "risk", "rainbow", "together")
 """Recipes whose sums XLA fuses differently in the two stages' programs, so that they agree to float32 rounding."""
 
 
-@pytest.mark.parametrize("name", RECIPES)
+FAST = ("munchausen", "maxmin", "categorical", "noisy", "prioritised", "rainbow")
+"""Recipes that are tested each time; the others are marked slow."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in RECIPES]
+)
 def test_both_stages_move_a_recipe_on_alike_and_it_goes_on_where_it_was_stopped(name, tmp_path):
     """Over copies of the target network, in a block of two: bit for bit, but for the sums of some."""
     settings = replace(device_probes.LEARNER, replay_capacity=2_000)

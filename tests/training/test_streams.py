@@ -72,6 +72,7 @@ from softbellman.envs.step import Step
 
 class Env:
     num_envs, num_actions, obs_shape, obs_dtype, stack, frames_per_step = 1, 2, (2,), np.dtype("float32"), None, 1
+    legal = None
     def __init__(self):
         self.obs = np.zeros((1, 2), np.float32)
     def reset(self):
