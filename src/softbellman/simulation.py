@@ -151,7 +151,7 @@ def measure(
         >>> abs(double.overestimation.mean) < 4 * double.overestimation.standard_error
         True
     """
-    true_values = _true_values(true_values)
+    true_values = as_true_values(true_values)
     trials, seed, scale = as_integer(trials, "trials"), as_integer(seed, "seed"), as_number(scale, "scale")
     if not trials >= 2:
         raise ValueError(f"trials ({trials}) must be at least 2: one shows no spread")
@@ -321,7 +321,7 @@ def equivalent_omega(q: ArrayLike, tau: ArrayLike) -> Equivalence:
     return Equivalence(omega[..., 0], ((row.best + offset == row.best) | infinite)[..., 0])
 
 
-def _true_values(values: ArrayLike) -> Values:
+def as_true_values(values: ArrayLike) -> Values:
     values = floats(values, "true values")
     if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values)):
         raise ValueError(f"true values ({values}) must be finite numbers, one for each action")

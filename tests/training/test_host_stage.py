@@ -16,6 +16,7 @@ from softbellman import operators as ops
 from softbellman.envs.atari.env import AtariEnv
 from softbellman.learning import learner
 from softbellman.learning.networks import Network, mlp
+from softbellman.learning.parts.table import part
 from softbellman.learning.recipe import Recipe
 from softbellman.training import host_stage, measurement, streams
 from softbellman.training.evaluation import greedy_policy, play
@@ -322,6 +323,35 @@ def test_a_new_parameter_or_seed_compiles_nothing_anew():
     assert 0 < first < 30
     assert train(0.5, 1) == train(1e6, 2) == first
     assert train(5.0, 0, epsilon_end=0.7, epsilon_decay_steps=9, replay_capacity=900) == first
+
+
+@pytest.mark.parametrize("spec", ["cooling", "noise(0.75, 0.1)", "match", "loop(0.75, 0.1)"])
+def test_a_parameter_that_a_controller_moves_compiles_nothing_anew(spec):
+    """Nor does another one to begin with; the plain recipe's program is another."""
+    traced = []
+    plain = mlp((4,), 2, (8,))
+
+    def apply(params, obs):
+        traced.append(obs.shape)
+        return plain.apply(params, obs)
+
+    counted = Network(plain.init, apply, plain.last_layer)
+    recipe = Recipe(counted, LEARNER.update, controller=part("controller", spec))
+
+    def train(tau, seed):
+        loop = host_loop([Run(ops.softmax(tau), seed)], lambda *_: corridor(), lambda *_: recipe, LEARNER, LOOP)
+        seen = []
+        for _ in range(3):
+            loop.advance(60)
+            seen.append((len(traced), float(loop.state(0).control.parameter)))
+        (row, _), *_ = loop.test().values()
+        assert row["operator_parameter"] == seen[-1][1]
+        return [number for number, _ in seen], {parameter for _, parameter in seen}, len(traced)
+
+    (first, *later), parameters, in_all = train(5.0, 0)
+    assert later == [first, first] and len(parameters) == 3
+    for tau, seed in ((0.5, 1), (1e6, 2)):
+        assert train(tau, seed)[2] == in_all
 
 
 # --------------------------------------------------------------------------------- scores, counts, and what rows say

@@ -10,6 +10,7 @@ from softbellman import operators as ops
 from softbellman.config import NetworkSettings
 from softbellman.envs.hosted import HostedEnv
 from softbellman.gaps import AdvantageGap, PersistentAdvantageGap
+from softbellman.learning.parts import controllers
 from softbellman.learning.parts.copies import Past
 from softbellman.learning.parts.estimates import Categorical, Ensemble, Quantiles
 from softbellman.learning.parts.exploration import Policy
@@ -49,6 +50,12 @@ RECIPES = {
     "three steps": {"returns": 3},
     "prioritised": {"sampling": Prioritised(0.6, 0.4, 1.0, 100)},
     "tightened": {"tightening": Tightening(2, 1.0)},
+    "cooling": {"controller": controllers.Cooling(2.0)},
+    "spread cooling": {"controller": controllers.SpreadCooling(0.5)},
+    "power": {"controller": controllers.Power(0.01, 1.5)},
+    "noise": {"controller": controllers.Noise(0.75, 0.05)},
+    "match": {"controller": controllers.Match(0.05)},
+    "loop": {"controller": controllers.Loop(0.75, 0.05, 0.05)},
     "rainbow": {
         "returns": 3,
         "sampling": Prioritised(0.5, 0.4, 1.0, 100),
@@ -90,7 +97,8 @@ def test_both_stages_move_a_recipe_on_alike_and_it_goes_on_where_it_was_stopped(
     """Over copies of the target network, in a block of two: bit for bit, but for the sums of some."""
     settings = replace(device_probes.LEARNER, replay_capacity=2_000)
     loop, env = replace(device_probes.LOOP, block_width=2), device_probes.Corridor()
-    runs = [Run(ops.double(ops.softmax(2.0)), 0), Run(ops.double(ops.softmax(9.0)), 1)]
+    build = ops.softmax if name == "match" else lambda tau: ops.double(ops.softmax(tau))
+    runs = [Run(build(2.0), 0), Run(build(9.0), 1)]
 
     def make_env(seed, training):
         return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
@@ -106,6 +114,9 @@ def test_both_stages_move_a_recipe_on_alike_and_it_goes_on_where_it_was_stopped(
         each.advance(400)
         each.check_losses()
     assert first.updates > 80
+    if "controller" in RECIPES[name]:
+        taus = [float(first.state(index).control.parameter) for index in (0, 1)]
+        assert taus != [2.0, 9.0] and all(np.isfinite(taus))
     assert_alike(first, on_host, 2e-4 if name in ROUNDED else 0.0)
     save(tmp_path / "state.safetensors", first.snapshot())
     again = on_device()
@@ -127,6 +138,7 @@ LEARNED = {
     name: parts
     for name, parts in RECIPES.items()
     if name not in ("munchausen", "persistent", "risk", "three steps", "rainbow", "together")
+    and "controller" not in parts
 }
 
 
@@ -147,3 +159,56 @@ def test_every_part_that_has_the_operators_fixed_point_learns_it(name, operator)
     q = trained.recipe.q(trained.params(0), np.eye(2, dtype=np.float32))
     ahead = probes.GAMMA * float(operator(np.array([0.0, 1.0])))
     np.testing.assert_allclose(q, [[ahead, ahead], [0, 1]], atol=0.05 if "noise" in RECIPES[name] else 0.02)
+
+
+def test_a_controller_on_several_environments_moves_both_stages_alike_by_returns_that_are_no_whole_numbers():
+    """Four environments, unclipped rewards, windows of two steps, priorities, and a target of several copies."""
+    settings = replace(device_probes.LEARNER, replay_capacity=2_000, reward_clip=None, update_period_steps=8)
+    loop = replace(device_probes.LOOP, num_envs=4)
+    env = device_probes.Corridor(rewards=(0.3, 1.7, -0.45))
+
+    def make_env(seed, training):
+        return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
+
+    def make_recipe(obs_shape, num_actions):
+        more = {"returns": 2, "sampling": Prioritised(0.6, 0.4, 1.0, 100), "target": Past(2, "mean")}
+        return recipe_of(settings, obs_shape, num_actions, controller=controllers.Loop(0.75, 0.05, 0.05), **more)
+
+    runs = [Run(ops.softmax(2.0), 0)]
+    both = [
+        device_loop(runs, env, make_env, make_recipe, settings, loop),
+        host_loop(runs, make_env, make_recipe, settings, loop),
+    ]
+    for each in both:
+        each.advance(800)
+        each.check_losses()
+    assert_alike(*both)
+    on_device, on_host = (each.stages[0].counts(0).returns for each in both)
+    for ours, theirs in zip(on_device, on_host, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert on_host.sum.dtype == np.float32 and (on_host.steps > 0).all()
+    _, moved, size = both[0].state(0).control.memory
+    assert size > 0 and moved != 0
+
+
+def test_rows_tell_the_parameter_of_the_moment_and_measure_with_it():
+    settings, env = replace(device_probes.LEARNER, replay_capacity=2_000), device_probes.Corridor()
+
+    def train(controller):
+        def make_recipe(obs_shape, num_actions):
+            return recipe_of(settings, obs_shape, num_actions, controller=controller)
+
+        def make_env(seed, training):
+            return HostedEnv(env, seed=seed, num_envs=1, training=training)
+
+        loop = device_loop([Run(ops.softmax(1e-6), 0)], env, make_env, make_recipe, settings, device_probes.LOOP)
+        loop.advance(200)
+        (row, _), *_ = loop.test().values()
+        return loop, row
+
+    loop, row = train(controllers.Power(1e6, 1.0))
+    assert row["operator_parameter"] == pytest.approx(1e6 * (loop.updates + 1))
+    assert row["operator_gap"] == pytest.approx(0, abs=1e-6) and row["policy_entropy"] == pytest.approx(0, abs=1e-4)
+    _, plain = train(controllers.Fixed())
+    assert plain["operator_parameter"] == pytest.approx(1e-6)
+    assert plain["operator_gap"] > 1e-3 and plain["policy_entropy"] > 0.6

@@ -135,6 +135,7 @@ _HANDLERS: dict[str, Callable[[Any], int]] = {
     "solve": theory.solve,
     "simulate bias": theory.simulate_bias,
     "simulate comparison": theory.simulate_comparison,
+    "simulate temperature": theory.simulate_temperature,
     "paper list": paper.list_views,
     "paper run": paper.run,
     "paper check": paper.check,

@@ -9,7 +9,8 @@ import numpy as np
 
 from softbellman import operators as ops
 from softbellman import simulation
-from softbellman.cli.commands import SimulateBias, SimulateComparison, Solve
+from softbellman.cli.commands import Solve
+from softbellman.cli.simulations import SimulateBias, SimulateComparison, SimulateTemperature
 from softbellman.cli.tables import print_lines, print_table
 from softbellman.extras import MissingExtra
 from softbellman.gaps import Gap, as_gap
@@ -148,6 +149,49 @@ def simulate_comparison(command: SimulateComparison) -> int:
 
     print_lines([("table", str(table)), _drawn(draw_comparison, curves, command.out / f"comparison.{command.picture}")])
     return 0
+
+
+def simulate_temperature(command: SimulateTemperature) -> int:
+    """Prints the taus without bias and those that are chosen, and writes them as CSV and as a picture."""
+    from softbellman import temperature
+
+    (actions,) = _positive([command.actions])
+    true_values = temperature.spaced(actions, command.spread) if command.values is None else np.array(command.values)
+    require_directory(command.out)
+    found = temperature.temperatures(
+        true_values,
+        command.sigma,
+        command.correlation,
+        kappa=command.kappa,
+        trials=command.trials,
+        seed=command.seed,
+    )
+    print_lines(
+        [
+            ("tau", f"of softmax, times sigma; bias: its value minus the largest true one, {command.trials:,} trials"),
+            ("unbiased", "the tau of bias 0; the others are what a controller chooses"),
+        ]
+    )
+    headers = ("corr.", "sigma", "unbiased", "noise", "bias", "match", "bias", "max", "double(max)")
+    print_table(headers, [temperature_row(each) for each in found])
+    table = temperature.write_temperatures(found, command.out / "temperature.csv")
+    from softbellman.paper.figures.simulations import draw_temperatures
+
+    print_lines(
+        [("table", str(table)), _drawn(draw_temperatures, found, command.out / f"temperature.{command.picture}")]
+    )
+    return 0
+
+
+def temperature_row(found: Any) -> list[str]:
+    """Writes a row of the table of temperatures: taus times sigma, and biases."""
+    scaled = [
+        "none" if choice is None else f"{choice.tau * found.sigma:.2f}"
+        for choice in (found.unbiased, found.noise, found.match)
+    ]
+    noise, match, largest = (f"{choice.bias:+.3f}" for choice in (found.noise, found.match, found.max))
+    sizes = [f"{found.correlation:g}", f"{found.sigma:g}"]
+    return [*sizes, scaled[0], scaled[1], noise, scaled[2], match, largest, f"{found.double:+.3f}"]
 
 
 def show_table() -> int:

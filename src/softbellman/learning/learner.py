@@ -13,6 +13,7 @@ import numpy as np
 import optax
 
 from softbellman.learning.networks import Params
+from softbellman.learning.parts.controllers import Signals, looked_at
 from softbellman.learning.parts.estimates import Value
 from softbellman.learning.parts.exploration import greedy
 from softbellman.learning.recipe import Recipe
@@ -31,6 +32,7 @@ class LearnerState(NamedTuple):
         opt_state: the optimiser's accumulators.
         updates: number of updates made, int32.
         key: data of a random key, uint32, into which `updates` is folded; None where a recipe needs no random numbers.
+        control: the state of the controller; None where the operator's parameter is fixed.
     """
 
     params: Params
@@ -38,6 +40,7 @@ class LearnerState(NamedTuple):
     opt_state: optax.OptState
     updates: jax.Array
     key: jax.Array | None = None
+    control: Any = None
 
 
 class UpdateMetrics(NamedTuple):
@@ -47,11 +50,13 @@ class UpdateMetrics(NamedTuple):
         loss: the loss, as the optimiser sees it.
         q_taken: mean of `Q(s, a)` over the minibatch.
         priority: `[B]`, the transitions' new priorities; None where sampling knows none.
+        signals: for the controller; None where there is none, and after the update.
     """
 
     loss: jax.Array
     q_taken: jax.Array
     priority: jax.Array | None = None
+    signals: Signals | None = None
 
 
 def make_optimizer(settings: UpdateSettings) -> optax.GradientTransformation:
@@ -73,12 +78,16 @@ def make_optimizer(settings: UpdateSettings) -> optax.GradientTransformation:
     )
 
 
-def init(recipe: Recipe, key_init: jax.Array) -> LearnerState:
-    """Makes the first state; the target network is a copy of the online one. The key is consumed."""
+def init(recipe: Recipe, key_init: jax.Array, operator: Any = None) -> LearnerState:
+    """Makes the first state; the target network is a copy of the online one. The key is consumed.
+
+    A controller begins with the parameter of `operator`.
+    """
     own_key = jax.random.key_data(jax.random.fold_in(key_init, 1)) if recipe.is_random else None
     params = recipe.network.init(key_init)
     opt_state = make_optimizer(recipe.update).init(params)
-    return LearnerState(params, recipe.target.first(params), opt_state, jnp.zeros((), jnp.int32), own_key)
+    control = recipe.controller.init(operator)
+    return LearnerState(params, recipe.target.first(params), opt_state, jnp.zeros((), jnp.int32), own_key, control)
 
 
 def act(
@@ -201,7 +210,7 @@ def td_loss(
             f"the shapes {out.shape[:1]}, {steps} and {steps}: one entry for each observation and step of its return"
         )
     taken = estimate.taken(out, batch.action)
-    target = _target(params, target_params, operator, batch, recipe, estimate, key_target)
+    target, out_next = _target(params, target_params, operator, batch, recipe, estimate, key_target)
     unit = recipe.scale.unit(params)
     losses, errors = estimate.losses(taken, target, recipe.update.huber_delta, unit)
 
@@ -219,7 +228,30 @@ def td_loss(
     if weights is not None:
         losses = weights * losses
     loss = jnp.sum(losses) if recipe.update.loss_reduction == "sum" else jnp.mean(losses)
-    return loss, UpdateMetrics(loss, jnp.mean(estimate.values(taken)), recipe.sampling.priority(errors))
+    metrics = UpdateMetrics(loss, jnp.mean(estimate.values(taken)), recipe.sampling.priority(errors))
+    if recipe.controller.moves:
+        metrics = metrics._replace(signals=_signals(params, batch, recipe, estimate, out, out_next, updates))
+    return loss, metrics
+
+
+def _signals(
+    params: Params, batch: Transition, recipe: Recipe, estimate: Value, out: Any, out_next: Any, updates: Any
+) -> Signals:
+    """Collects what a controller may look at; see `Signals`. The compiler drops what it does not."""
+    params, out, out_next = jax.lax.stop_gradient((params, out, out_next))
+    here, goes_on = estimate.values(out), batch.discount > 0
+    values = jnp.take_along_axis(here, batch.action[:, None], axis=-1)[:, 0]
+    weights = jnp.ones_like(values) if batch.density is None else 1 / batch.density
+    return Signals(
+        updates,
+        here,
+        batch.legal,
+        estimate.values(out_next),
+        batch.next_legal,
+        goes_on if goes_on.ndim == 1 else goes_on.all(axis=-1),
+        estimate.values(recipe.network.apply(params, batch.next_obs[: looked_at(len(here))])),
+        jnp.sum(weights * values) / jnp.sum(weights),
+    )
 
 
 def _target(
@@ -230,8 +262,8 @@ def _target(
     recipe: Recipe,
     estimate: Value,
     key_target: jax.Array | None = None,
-) -> Any:
-    """Computes the targets of a minibatch, or their laws; see `td_loss`."""
+) -> tuple[Any, jax.Array]:
+    """Computes the targets of a minibatch, or their laws, and the target network's outputs ahead; see `td_loss`."""
     reward, discount = folded(_clipped(batch.reward, recipe.update), batch.discount)
 
     def gap(obs: Any, legal: Any) -> jax.Array:
@@ -248,7 +280,7 @@ def _target(
     out_next = recipe.target_outputs(target_params, batch.next_obs, key_target)
     q_next_online = estimate.values(recipe.network.apply(params, batch.next_obs))
     target = estimate.target(operator, reward, discount, out_next, q_next_online, batch.next_legal)
-    return jax.lax.stop_gradient(target)
+    return jax.lax.stop_gradient(target), out_next
 
 
 def _clipped(reward: Any, update: UpdateSettings) -> Any:
@@ -257,9 +289,13 @@ def _clipped(reward: Any, update: UpdateSettings) -> Any:
 
 
 def learn_step(
-    state: LearnerState, operator: Operator, batch: Transition, recipe: Recipe
+    state: LearnerState, operator: Operator, batch: Transition, recipe: Recipe, returns: Any = None
 ) -> tuple[LearnerState, UpdateMetrics]:
-    """Makes one update of the online network; the target network stays (`copy_target` moves it)."""
+    """Makes one update of the online network; the target network stays (`copy_target` moves it).
+
+    A controller sets the operator's parameter, and moves on; `returns` are for those that need them, see `Signals`.
+    """
+    operator = recipe.controller.applied(state.control, operator)
     key = None
     if state.key is not None:
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.updates)
@@ -267,7 +303,7 @@ def learn_step(
         state.params,
         recipe.network,
         lambda: recipe.estimate.mean(
-            _target(state.params, state.target_params, operator, batch, recipe, recipe.estimate)
+            _target(state.params, state.target_params, operator, batch, recipe, recipe.estimate)[0]
         ),
     )
     gradient, metrics = jax.grad(td_loss, has_aux=True)(
@@ -275,7 +311,11 @@ def learn_step(
     )
     steps, opt_state = make_optimizer(recipe.update).update(gradient, state.opt_state, params)
     params = optax.apply_updates(params, steps)
-    return state._replace(params=params, opt_state=opt_state, updates=state.updates + 1), metrics
+    control, signals = state.control, metrics.signals
+    if signals is not None:
+        control = recipe.controller.update(control, signals._replace(returns=returns), operator)
+    state = state._replace(params=params, opt_state=opt_state, updates=state.updates + 1, control=control)
+    return state, metrics._replace(signals=None)
 
 
 def copy_target(state: LearnerState, recipe: Recipe) -> LearnerState:

@@ -7,6 +7,7 @@ import jax
 
 from softbellman.gaps import Gap
 from softbellman.learning.networks import Network, Params
+from softbellman.learning.parts.controllers import Fixed
 from softbellman.learning.parts.copies import Latest
 from softbellman.learning.parts.estimates import Value
 from softbellman.learning.parts.exploration import Greedy
@@ -34,6 +35,7 @@ class Recipe:
         tightening: bounds of values.
         exploration: policy of training.
         risk: measure by which the best action is chosen.
+        controller: rule that sets the operator's parameter.
     """
 
     network: Network
@@ -47,6 +49,7 @@ class Recipe:
     tightening: Loose = field(default_factory=Loose)
     exploration: Greedy = field(default_factory=Greedy)
     risk: Neutral = field(default_factory=Neutral)
+    controller: Fixed = field(default_factory=Fixed)
 
     @property
     def is_random(self) -> bool:

@@ -81,6 +81,9 @@ class RecipeSettings:
             up to 4 steps beyond the next and before the last, and the penalty's weight.
         exploration: policy of training: `epsilon`, `boltzmann(5)`, or `policy(mellowmax(5))`.
         risk: measure by which the best action is chosen: `neutral` or `cvar(0.25)`.
+        controller: rule that sets the operator's tau or omega: `fixed`; schedules `cooling(1)`, `spread_cooling(1)` and
+            `power(1, 2)`; `noise(0.75)`, over the noise of the values; `match`, as far below the max as `double(max)`;
+            or `loop(0.75)`, by the returns of training.
     """
 
     returns: int = 1
@@ -94,3 +97,4 @@ class RecipeSettings:
     tightening: str = "none"
     exploration: str = "epsilon"
     risk: str = "neutral"
+    controller: str = "fixed"

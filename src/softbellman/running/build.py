@@ -155,6 +155,11 @@ def parts_of(settings: RecipeSettings) -> dict[str, Any]:
         )
     parts = {role: part(role, getattr(settings, role)) for role in ROLES}
     estimate = parts["estimate"]
+    if parts["controller"].needs_returns and parts["gap"] != ROLES["gap"].kind():
+        raise ValueError(
+            f"recipe.controller {settings.controller} holds values against returns, and with recipe.gap {settings.gap} "
+            "values are no returns; try noise(0.75)"
+        )
     lowest = getattr(parts["target"], "reduce", None) == "min"
     for role, is_chosen, fits, needs in (
         ("risk", parts["risk"] != Neutral(), estimate.is_law, "a distribution of returns; try quantiles(51)"),

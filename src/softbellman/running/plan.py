@@ -167,6 +167,7 @@ def plan(
         if compiled_env(environment, config):
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
+        recipe.controller.check(operator)
         notes = tuple(env.rehearse())
         bytes_needed = replay_bytes(environment, env, config, recipe, len(seeds))
         facts = env.describe() | {

@@ -26,25 +26,82 @@ class Counts(NamedTuple):
     losses: Any  # updates in this epoch
     loss_sum: Any  # their losses together, float32
     diverged_at: Any  # the agent step at which the loss was no longer finite; 0 if there is none
+    returns: Any = None  # `Returns`, if a controller needs them
+
+
+class Returns(NamedTuple):
+    """Discounted returns from all steps of recent learning episodes, for each of `E` environments.
+
+    The sum of them over an episode is that of `(1 + gamma + ... + gamma^k) r_k` over its steps k. A product is added
+    one step after it is made, so that no compiler fuses the two, and both stages have the same bits.
+    """
+
+    total: Any  # [E], of the steps before the last in the episode under way
+    last: Any  # [E], the last step's part, still to be added
+    weight: Any  # [E], 1 + gamma + ... of the last step
+    power: Any  # [E], what the next step adds to it
+    length: Any  # [E], steps of the episode
+    over: Any  # [E] bool, the last step was its end
+    whole: Any  # [E] bool, and no time limit was that
+    sum: Any  # [E], over recent episodes
+    steps: Any  # [E], their steps, which count half too
+
+
+_RECENT = 10_000  # steps; beyond, what is remembered counts half
 
 
 _OF_AN_EPOCH = ("finished", "return_sum", "clipped_return_sum", "losses", "loss_sum")
 
 
-def zero(num_envs: int, xp: Any) -> Counts:
-    """Returns the counts of a run before its first step, as arrays of `xp`: `numpy` or `jax.numpy`."""
+def zero(num_envs: int, xp: Any, returns: bool = False) -> Counts:
+    """Returns the counts of a run before its first step, as arrays of `xp`: `numpy` or `jax.numpy`; with `Returns`?"""
     return Counts(
         **{name: xp.zeros((), xp.int32) for name in ("episodes", "finished", "losses", "diverged_at")},
         **{name: xp.zeros(()) for name in ("return_sum", "clipped_return_sum")},
         **{name: xp.zeros(num_envs) for name in ("score", "clipped_score")},
         loss_sum=xp.zeros((), xp.float32),
+        returns=no_returns(num_envs, xp) if returns else None,
     )
+
+
+def no_returns(num_envs: int, xp: Any) -> Returns:
+    """Returns what there is before the first step."""
+    floats, flags = xp.zeros(num_envs, xp.float32), xp.zeros(num_envs, bool)
+    return Returns(floats, floats, floats, floats + 1, floats, flags, flags, floats, floats)
 
 
 def with_step(counts: Counts, step: Step, reward_clip: float | None, xp: Any) -> Counts:
     """Adds the rewards `[E]` of a step to the scores of the games under way."""
     clipped = step.reward if reward_clip is None else xp.clip(step.reward, -reward_clip, reward_clip)
     return counts._replace(score=counts.score + step.reward, clipped_score=counts.clipped_score + clipped)
+
+
+def with_returns(counts: Counts, step: Step, gamma: float, reward_clip: float | None, xp: Any) -> Counts:
+    """Adds a step to the returns, if they are counted; an episode that a time limit cut is left out."""
+    own = counts.returns
+    if own is None:
+        return counts
+    reward = step.reward if reward_clip is None else xp.clip(step.reward, -reward_clip, reward_clip)
+    total, is_full = own.total + own.last, own.steps > _RECENT // len(own.steps)
+    weight = xp.where(own.over, 0.0, own.weight) + xp.where(own.over, 1.0, own.power)
+    moved = Returns(
+        total=xp.where(own.over, 0.0, total),
+        last=weight * reward,
+        weight=weight,
+        power=xp.where(own.over, 1.0, own.power) * xp.float32(gamma),
+        length=xp.where(own.over, 0, own.length) + 1,
+        over=step.terminated | step.truncated,
+        whole=step.terminated,
+        sum=xp.where(own.whole, xp.where(is_full, own.sum / 2, own.sum) + total, own.sum),
+        steps=xp.where(own.whole, xp.where(is_full, own.steps / 2, own.steps) + own.length, own.steps),
+    )
+    moved = [xp.asarray(new, dtype=old.dtype) for new, old in zip(moved, own, strict=True)]
+    return counts._replace(returns=Returns(*moved))
+
+
+def summed_returns(counts: Counts) -> tuple[Any, Any] | None:
+    """Returns the sums and numbers of steps `[E]` that an update looks at, or None."""
+    return None if counts.returns is None else (counts.returns.sum, counts.returns.steps)
 
 
 def with_games(counts: Counts, ended: Any, xp: Any) -> Counts:

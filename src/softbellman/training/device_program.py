@@ -70,7 +70,8 @@ def begin(setting: Setting, keys: Keys) -> World:
         capacity, recipe = setting.replay_capacity, setting.recipe
         replay = device_replay.empty(capacity, env.obs_shape, env.obs_dtype, recipe.reach)
         memory = recipe.sampling.memory(capacity, jnp)
-        return World(replay, games, obs, counts.zero(setting.num_envs, jnp), memory)
+        own = counts.zero(setting.num_envs, jnp, recipe.controller.needs_returns)
+        return World(replay, games, obs, own, memory)
 
     return over_lanes(one, setting.width)(keys)
 
@@ -113,7 +114,8 @@ def learn(
             memory = sampling.written(world.memory, written, capacity)
             numbers, density = sampling.draw(memory, words, filled, jnp)
             batch = _gathered(setting, world.replay, numbers.astype(jnp.int32), written)._replace(density=density)
-            state, metrics = learner.learn_step(state, operator, batch, setting.recipe)
+            returns = counts.summed_returns(world.counts)
+            state, metrics = learner.learn_step(state, operator, batch, setting.recipe, returns)
             memory = sampling.learned(memory, numbers, metrics.priority, jnp)
             own = counts.with_loss(world.counts, metrics.loss, done, jnp)
             return state, world._replace(counts=own, memory=memory)
@@ -135,6 +137,7 @@ def _steps(setting: Setting, world: World, params: Any, keys: Keys, moment: Mome
         slot = (agent_steps - moment.replay_from) % setting.replay_capacity
         replay = device_replay.write(world.replay, slot, world.obs, actions, taken, update.gamma)
         own = counts.with_step(world.counts, taken, update.reward_clip, jnp)
+        own = counts.with_returns(own, taken, update.gamma, update.reward_clip, jnp)
         own = counts.with_games(own, taken.game_ended, jnp)
         return world._replace(replay=replay, games=games, obs=taken.obs, counts=own)
 

@@ -113,7 +113,7 @@ class HostStage:
         self._act_keys = stack(list(act_keys), self._width)
         self._words = Ahead(streams.words, (settings.batch_size,), replay_keys)
         self.ages = [np.zeros(loop.num_envs, np.int64) for _ in runs]
-        self._counts = [counts.zero(loop.num_envs, np) for _ in runs]
+        self._counts = [self._no_counts() for _ in runs]
         self._last_update: tuple[int, list[Any], UpdateMetrics] | None = (
             None  # its agent step, numbers drawn and metrics
         )
@@ -153,6 +153,7 @@ class HostStage:
                 state.opt_state,
                 operator,
                 stack(batches, self._width, np),
+                stack([counts.summed_returns(own) for own in self._counts], self._width, np),
             )
             state = moved._replace(opt_state=opt_state, target_params=state.target_params)
             clock = clock._replace(agent_steps=clock.agent_steps + steps, updates=clock.updates + 1)
@@ -252,6 +253,7 @@ class HostStage:
                 self.obs[lane], goes_on = env.reset(), False
                 fresh = np.zeros(self._loop.num_envs)
                 self._counts[lane] = self._counts[lane]._replace(score=fresh, clipped_score=fresh)
+                self._counts[lane] = self._counts[lane]._replace(returns=self._no_counts().returns)
                 self.ages[lane][:] = 0
                 notes.append(f"not exact: {error}; a new game begins")
             if with_replay:
@@ -266,6 +268,10 @@ class HostStage:
         """Releases the emulators."""
         for env in self.envs:
             env.close()
+
+    def _no_counts(self) -> Counts:
+        """Makes the counts of a run before its first step."""
+        return counts.zero(self._loop.num_envs, np, self._recipe.controller.needs_returns)
 
     def _forget(self) -> None:
         """Makes the memories of empty replays."""
@@ -316,6 +322,7 @@ class HostStage:
         self.obs[lane] = step.obs
         self.ages[lane] = np.where(np.logical_or(step.terminated, step.truncated), 0, self.ages[lane] + 1)
         own = counts.with_step(self._counts[lane], step, self._settings.reward_clip, np)
+        own = counts.with_returns(own, step, self._settings.gamma, self._settings.reward_clip, np)
         self._counts[lane] = counts.with_games(own, step.game_ended, np) if step.game_ended.any() else own
 
 
@@ -339,6 +346,7 @@ def _learn(
     opt_state: Any,
     operator: Any,
     batch: Transition,
+    returns: Any = None,
 ) -> Any:
     """Makes one update of a block; returns the accumulators, what else has changed of the state, and the metrics.
 
@@ -347,8 +355,8 @@ def _learn(
     is not returned, which would copy it.
     """
 
-    def one(state: LearnerState, operator: Any, batch: Transition) -> Any:
-        return learner.learn_step(state, operator, batch, recipe)
+    def one(state: LearnerState, operator: Any, batch: Transition, returns: Any) -> Any:
+        return learner.learn_step(state, operator, batch, recipe, returns)
 
-    state, metrics = over_lanes(one, width)(state._replace(opt_state=opt_state), operator, batch)
+    state, metrics = over_lanes(one, width)(state._replace(opt_state=opt_state), operator, batch, returns)
     return state.opt_state, state._replace(opt_state=(), target_params=()), metrics

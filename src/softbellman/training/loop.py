@@ -72,7 +72,10 @@ class Loop:
         self._operators = [stack([run.operator for run in stage.runs], self._width) for stage in stages]
         keys = [[streams.key(run.seed, Role.INIT) for run in stage.runs] for stage in stages]
         init = partial(_init, recipe)
-        self.learners: list[LearnerState] = [stack([init(key) for key in block], self._width) for block in keys]
+        self.learners: list[LearnerState] = [
+            stack([init(key, run.operator) for key, run in zip(block, stage.runs, strict=True)], self._width)
+            for block, stage in zip(keys, stages, strict=True)
+        ]
         self.clock = Clock()
         self.held_out: list[States] = []
         self.diverged: dict[int, int] = {}

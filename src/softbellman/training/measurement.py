@@ -67,13 +67,14 @@ class Ruler(NamedTuple):
             held_out: the run's own held-out states.
             batches: minibatches for the gradient statistics; none leaves them out.
         """
+        operator = self.recipe.controller.applied(state.control, run.operator)
         values, common = (
-            diagnostics.value_statistics(state, run.operator, states.obs, self.recipe, states.legal)
+            diagnostics.value_statistics(state, operator, states.obs, self.recipe, states.legal)
             for states in (held_out, self.common)
         )
         gradients: dict[str, float | None] = dict.fromkeys(diagnostics.GradientStatistics._fields)
         if batches:
-            gradients = dict(diagnostics.gradient_statistics(state, run.operator, batches, self.recipe))
+            gradients = dict(diagnostics.gradient_statistics(state, operator, batches, self.recipe))
         measured = Measured(
             run,
             clock,
@@ -87,7 +88,7 @@ class Ruler(NamedTuple):
             values,
             common,
             gradients,
-            tuple(float(leaf) for leaf in jax.tree.leaves(run.operator)),
+            tuple(float(leaf) for leaf in jax.tree.leaves(operator)),
         )
         return {measure.name: measure.of(measured) for measure in metrics.MEASURES}
 

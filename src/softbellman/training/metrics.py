@@ -25,7 +25,7 @@ class Measured(NamedTuple):
         values: `ValueStatistics` on the run's own held-out states, by name.
         common: the same on states that all runs of a game share.
         gradients: `GradientStatistics` by name, each None where there were no minibatches.
-        parameters: the numbers that its operator has.
+        parameters: the numbers that its operator has at this moment.
     """
 
     run: Any
@@ -195,7 +195,11 @@ MEASURES: tuple[Measure, ...] = (
         lambda m: mean(m.counts.loss_sum, m.counts.losses),
     ),
     Measure("epsilon", "exploration rate at the end of the epoch", lambda m: m.epsilon),
-    Measure("operator_parameter", "tau or omega, where the operator has one", lambda m: next(iter(m.parameters), None)),
+    Measure(
+        "operator_parameter",
+        "tau or omega, where the operator has one; as a controller has set it",
+        lambda m: next(iter(m.parameters), None),
+    ),
     Measure("test_epsilon", "exploration rate of the test phase", lambda m: m.test_epsilon),
     Measure("test_seed", "seed of the test phase's games", lambda m: m.test_seed, counts=True),
     Measure("seconds", "wall-clock time of the run so far, tests included", lambda m: m.seconds),

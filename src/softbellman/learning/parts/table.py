@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from softbellman import gaps
-from softbellman.learning.parts import copies, estimates, exploration, risks, sampling, scales, tightening
+from softbellman.learning.parts import controllers, copies, estimates, exploration, risks, sampling, scales, tightening
 from softbellman.learning.parts.heads import Duelling, Linear, Noisy, NoNoise
 from softbellman.learning.parts.transformed import Transformed
 from softbellman.part import Part, read_part
@@ -38,6 +38,16 @@ ROLES: dict[str, Role] = {
     "exploration": Role(
         exploration.Greedy,
         {"epsilon": exploration.Greedy, "boltzmann": exploration.boltzmann, "policy": exploration.Policy},
+    ),
+    "controller": Role(
+        controllers.Fixed,
+        {
+            kind.name: kind
+            for kind in (
+                *(controllers.Fixed, controllers.Cooling, controllers.SpreadCooling, controllers.Power),
+                *(controllers.Noise, controllers.Match, controllers.Loop),
+            )
+        },
     ),
     "risk": Role(risks.Neutral, {"neutral": risks.Neutral, "cvar": risks.CVaR}),
 }

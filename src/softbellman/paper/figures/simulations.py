@@ -1,4 +1,4 @@
-"""Drawings of Figures 2 and 7, from simulated cells."""
+"""Drawings of Figures 2 and 7 from simulated cells, and of temperatures."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,6 +11,7 @@ from softbellman.operators import family
 from softbellman.paper.figures.panels import Panel
 from softbellman.report.pictures import COLOURS, new_figure, save_picture, tidy
 from softbellman.simulation import Cell, Curve, parameter
+from softbellman.temperature import Temperature
 
 _SIGNS = {"tau": "τ", "omega": "ω"}
 _MARKERS = "osD^vP*X"
@@ -123,6 +124,37 @@ def _draw_comparison(curves: Sequence[Curve], quantity: str, axis: Any) -> None:
             label=f"{curve.family}, {curve.actions:,} actions",
         )
     axis.set(xlabel="τ or ω", xlim=(0, None), ylim=(min(0.0, axis.get_ylim()[0]), None))
+
+
+def draw_temperatures(found: Sequence[Temperature], path: str | Path) -> Path:
+    """Draw tau times sigma over sigma, one panel for each correlation: without bias, and as controllers choose it.
+
+    Args:
+        found: as `temperatures` gives them.
+        path: where the picture goes; its ending chooses the format.
+
+    Returns:
+        `path`.
+    """
+    correlations = list(dict.fromkeys(each.correlation for each in found))
+    figure, axes = _figure(len(correlations), width=4.2)
+    for correlation, axis in zip(correlations, axes, strict=True):
+        own = sorted((each for each in found if each.correlation == correlation), key=lambda each: each.sigma)
+        for number, name in enumerate(("unbiased", "noise", "match")):
+            chosen = [(each.sigma, choice.tau * each.sigma) for each in own if (choice := getattr(each, name))]
+            sigmas, taus = zip(*[point for point in chosen if np.isfinite(point[1])] or [((), ())], strict=True)
+            label = {"unbiased": "without bias"}.get(name, name)
+            axis.plot(sigmas, taus, **_style(number), marker=_MARKERS[number], markersize=4, linewidth=1.2, label=label)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.minorticks_off()
+        axis.set_xticks([each.sigma for each in own], [f"{each.sigma:g}" for each in own])
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.set_yticks((0.2, 0.5, 1, 2, 5))
+        axis.set(title=f"noise correlated by {correlation:g}", xlabel="sigma, the noise of either network")
+    axes[0].set_ylabel("τ times sigma")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return save_picture(figure, path)
 
 
 def _title(panel: tuple[str, float] | None) -> str:
