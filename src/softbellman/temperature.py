@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from softbellman.arguments import as_integer, as_list, as_number, as_path
 from softbellman.memory import available_memory, require_memory
@@ -22,6 +22,9 @@ from softbellman.simulation import as_true_values
 
 KAPPA = 0.75
 """Tau without bias times the noise, by and large; the default of the controller `noise`."""
+
+VALUES = tuple(0.0 - action**2 / 16 for action in range(9))
+"""True values of nine actions, from 0 down to -4, whose gaps grow: some actions are near the best, and some far."""
 
 _LOG_RANGE = (math.log(1e-6), math.log(1e6))  # of tau times sigma
 _ARRAYS = 8  # of the size of the noise, at once
@@ -96,19 +99,8 @@ def noise_variance(q: Any, other: Any, legal: Any = None, chosen: Any = None) ->
     return xp.sum(xp.square(centred)) / xp.where(there, 2 * freedom, 1), there
 
 
-def spaced(actions: int, spread: float) -> NDArray[np.float64]:
-    """Give true values `[m]` from 0 down to `-spread`, with gaps that grow: `-spread (a / (m - 1))^2`.
-
-    Example:
-        >>> spaced(3, 4.0).tolist()
-        [0.0, -1.0, -4.0]
-    """
-    places = np.arange(actions) / max(actions - 1, 1)
-    return 0.0 - spread * places**2
-
-
 def temperatures(
-    true_values: ArrayLike,
+    true_values: ArrayLike = VALUES,
     sigmas: float | Iterable[float] = (0.1, 0.5, 1.0, 3.0),
     correlations: float | Iterable[float] = (0.0, 0.9),
     *,
@@ -121,7 +113,7 @@ def temperatures(
     All sizes and correlations have the same draws behind them.
 
     Args:
-        true_values: `[m]`, the true action values, two or more.
+        true_values: `[m]`, the true action values.
         sigmas: sizes of the noise, above 0.
         correlations: between the noise of both networks, from 0 to 1.
         kappa: that of `noise`, above 0.
@@ -136,15 +128,13 @@ def temperatures(
         ValueError: a number is out of range.
 
     Example:
-        >>> (found,) = temperatures(spaced(10, 4.0), 1.0, 0.0)
+        >>> (found,) = temperatures(VALUES, 1.0, 0.0)
         >>> round(found.unbiased.tau, 1), abs(found.noise.bias) < 0.1
         (0.7, True)
     """
     values = as_true_values(true_values)
     sigmas, correlations = tuple(as_list(sigmas)), tuple(as_list(correlations))
     trials, seed, kappa = as_integer(trials, "trials"), as_integer(seed, "seed"), as_number(kappa, "kappa")
-    if len(values) < 2:
-        raise ValueError("true values must be two or more: with one action every operator is the same")
     if not trials >= 2:
         raise ValueError(f"trials ({trials}) must be at least 2")
     if seed < 0:

@@ -59,6 +59,8 @@ WORDS = {
     "stop": one("20"),
     "distance": one("0.5"),
     "simulate scale": one("2"),
+    "kappa": one("0.75", "2"),
+    "correlation": several("0", "0.9"),
     "values": several("0", "-1.5", "1e3"),
     "actions": several("2", "3", "4"),
     "workers": one("1"),

@@ -20,6 +20,7 @@ from .conftest import TRAIN, ours
         (["compare", "gym/CartPole-v1", "--dry-run"], "runs/compare-gym-CartPole-v1-.*"),
         (["simulate", "bias", "--operators", "max"], "runs/simulations"),
         (["simulate", "comparison", "--out", "file"], "file"),
+        (["simulate", "temperature", "--out", "file"], "file"),
         (["solve", "forest", "--out", "file/values.csv"], "file/values.csv"),
         (["solve", "forest", "--out", "."], "."),
     ],

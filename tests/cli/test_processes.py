@@ -22,6 +22,7 @@ LINES = {
     "solve": ("forest", "solved           forest, max: 3 states"),
     "simulate bias": ("--trials 2 --actions 2", "table            runs/simulations/bias.csv"),
     "simulate comparison": ("--trials 2 --actions 2 --points 2", "table            runs/simulations/comparison.csv"),
+    "simulate temperature": ("--trials 2 --sigma 1", "table            runs/simulations/temperature.csv"),
     "paper list": ("", "scale smoke"),
     "paper run": ("table-3 --dry-run", "none: it is measured anew each time"),
     "paper check": ("figure-1 --study PAPER", "undecided        "),

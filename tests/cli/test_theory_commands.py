@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from softbellman import operators as ops
-from softbellman import simulation, tabular
+from softbellman import simulation, tabular, temperature
 from softbellman.tabular.examples import EXAMPLES
 
 SMALL = ["--actions", "2", "4", "--trials", "50"]
@@ -202,6 +202,25 @@ def test_the_simulated_comparison_is_printed_written_and_drawn(softbellman, tmp_
     assert (tmp_path / "a/comparison.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_simulated_temperatures_are_printed_written_and_drawn(softbellman, tmp_path):
+    options = ["--values", "1", "0", "-1", "--sigma", "0.5", "2", "--trials", "400", "--seed", "3", "--out", "a"]
+    code, out, errors = softbellman("simulate", "temperature", *options)
+    assert (code, errors) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    table = pd.read_csv(tmp_path / "a/temperature.csv")
+    found = temperature.temperatures([1.0, 0.0, -1.0], (0.5, 2.0), trials=400, seed=3)
+    assert table[["correlation", "sigma"]].to_numpy().tolist() == [[0, 0.5], [0, 2], [0.9, 0.5], [0.9, 2]]
+    for (_, row), each in zip(table.iterrows(), found, strict=True):
+        assert (row["unbiased_tau"], row["noise_tau"], row["match_bias"]) == pytest.approx(
+            (each.unbiased.tau, each.noise.tau, each.match.bias)
+        )
+        assert (row["seen"], row["double_bias"], row["max_bias"]) == pytest.approx(
+            (each.seen, each.double, each.max.bias)
+        )
+        assert re.search(rf"{each.correlation:g} +{each.sigma:g} +{each.unbiased.tau * each.sigma:.2f} ", out)
+    assert (tmp_path / "a/temperature.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_table_3_is_printed_with_its_corrections(softbellman):
     code, out, errors = softbellman("operators", "--table")
     assert (code, errors) == (0, "")
@@ -239,6 +258,14 @@ BAD_INPUT = [
     ("simulate comparison --families softmax(*", "a parenthesis is not closed"),
     ("simulate comparison --start -1", "tau (-1.0) must be finite and at least 0"),
     ("simulate comparison --points 1", "points (1) must be from 2 to 100,000"),
+    ("simulate temperature --sigma 0", "sigma (0.0) must be above 0, and finite"),
+    ("simulate temperature --sigma 1 inf", "sigma (inf) must be above 0, and finite"),
+    ("simulate temperature --correlation 1.5", "correlation (1.5) must be in 0 .. 1"),
+    ("simulate temperature --correlation -0.5", "correlation (-0.5) must be in 0 .. 1"),
+    ("simulate temperature --kappa 0", "kappa (0.0) must be above 0, and finite"),
+    ("simulate temperature --trials 1", "trials (1) must be at least 2"),
+    ("simulate temperature --trials 99999999999999", "bytes needed"),
+    ("simulate temperature --values 1 nan", "must be finite numbers"),
     ("simulate comparison --points 999999999", "points (999999999) must be from 2 to 100,000"),
 ]
 

@@ -49,6 +49,7 @@ AUTHORS = {
     "recipe.tightening": "none",
     "recipe.exploration": "epsilon",
     "recipe.risk": "neutral",
+    "recipe.controller": "fixed",
     "loop.steps": 50_000_000,
     "loop.epoch_steps": 250_000,
     "loop.test_steps": 125_000,

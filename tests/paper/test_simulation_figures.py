@@ -5,8 +5,9 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.paper.figures import simulations
-from softbellman.paper.figures.simulations import draw_bias, draw_comparison
+from softbellman.paper.figures.simulations import draw_bias, draw_comparison, draw_temperatures
 from softbellman.simulation import compare, measure
+from softbellman.temperature import temperatures
 
 PAPERS = ["max", "double(max)"] + [
     f"{kind.format(tau)}" for tau in (1, 5) for kind in ("softmax({})", "double(softmax({}))")
@@ -49,6 +50,18 @@ def test_figure_2_has_a_panel_for_each_tau_with_all_four_series(drawn, tmp_path)
             lengths = [top - bottom for (_, bottom), (_, top) in bars.get_segments()]
             assert lengths == pytest.approx([2 * summary.std for summary in shown])
             assert np.allclose(means.get_xdata(), [2, 8], rtol=0.2)
+
+
+def test_temperatures_have_a_panel_for_each_correlation(drawn, tmp_path):
+    found = temperatures(sigmas=(2.0, 0.5), correlations=(0.0, 1.0), trials=200)
+    draw_temperatures(found, tmp_path / "a.png")
+    (figure,) = drawn
+    assert [axis.get_title() for axis in figure.axes] == ["noise correlated by 0", "noise correlated by 1"]
+    independent, shared = figure.axes
+    for line, name in zip(independent.lines, ("unbiased", "noise", "match"), strict=True):
+        assert line.get_xdata().tolist() == [0.5, 2.0]
+        assert list(line.get_ydata()) == [getattr(each, name).tau * each.sigma for each in (found[1], found[0])]
+    assert [len(line.get_xdata()) for line in shared.lines] == [2, 0, 0]  # where nothing is seen, the choice is max
 
 
 def test_any_operators_can_be_drawn(drawn, tmp_path):

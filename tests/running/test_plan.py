@@ -46,6 +46,13 @@ def planned(
             {"recipe__tightening": "tightening", "recipe__estimate": "quantiles(5)"},
             r"recipe\.tightening tightening does not go with recipe\.estimate .*: it needs values; try value",
         ),
+        ({"recipe__controller": "noise(-1)"}, r"recipe\.controller 'noise\(-1\)': kappa \(-1\) must be above 0"),
+        ({"recipe__controller": "noise", "operator": "max"}, r"recipe\.controller noise sets .* and max has none"),
+        ({"recipe__controller": "match", "operator": "double(softmax(5))"}, r"match needs an operator on one set"),
+        (
+            {"recipe__controller": "loop", "recipe__gap": "gap(0.9)", "operator": "softmax(5)"},
+            r"recipe\.controller loop holds values against returns, and with recipe\.gap gap\(0\.9\)",
+        ),
         ({"environment": "gym/Pendulum-v1"}, r"action space Box\(-2\.0, 2\.0.*Discrete"),
         ({"environment": "gym/CartPol-v1"}, "did you mean CartPole-v1"),
     ],

@@ -6,7 +6,7 @@ from typing import Literal
 
 from tyro.conf import DisallowNone
 
-from softbellman.temperature import KAPPA
+from softbellman.temperature import KAPPA, VALUES
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,7 @@ class SimulateTemperature:
     """Simulates the tau at which softmax has no bias, and the taus that `noise` and `match` choose.
 
     Attributes:
-        actions: number of actions.
-        spread: how far the true value of the worst action lies below the best; the gaps between are those of squares.
-        values: true action values, instead of `--actions` and `--spread`.
+        values: true action values.
         sigma: standard deviations of the normal noise, the same in the values of the target and the online network.
         correlation: between the noise of both networks.
         kappa: that of `noise`: tau is kappa over the noise seen.
@@ -90,9 +88,7 @@ class SimulateTemperature:
         picture: format of the picture.
     """
 
-    actions: int = 10
-    spread: float = 4.0
-    values: DisallowNone[tuple[float, ...] | None] = None
+    values: tuple[float, ...] = VALUES
     sigma: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 3.0)
     correlation: tuple[float, ...] = (0.0, 0.9)
     kappa: float = KAPPA

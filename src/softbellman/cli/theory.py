@@ -155,11 +155,9 @@ def simulate_temperature(command: SimulateTemperature) -> int:
     """Prints the taus without bias and those that are chosen, and writes them as CSV and as a picture."""
     from softbellman import temperature
 
-    (actions,) = _positive([command.actions])
-    true_values = temperature.spaced(actions, command.spread) if command.values is None else np.array(command.values)
     require_directory(command.out)
     found = temperature.temperatures(
-        true_values,
+        command.values,
         command.sigma,
         command.correlation,
         kappa=command.kappa,

@@ -17,7 +17,7 @@ from softbellman.learning.parts.table import ROLES, part
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import UpdateSettings
-from softbellman.temperature import noise_variance, spaced, temperatures
+from softbellman.temperature import VALUES, noise_variance, temperatures
 
 SOFTMAX = ops.softmax(5.0)
 
@@ -182,9 +182,9 @@ def test_match_goes_to_the_max_where_both_networks_agree_and_comes_back():
 
 @pytest.mark.parametrize(("sigma", "correlation"), [(0.5, 0.0), (2.0, 0.9)])
 def test_noise_and_match_settle_where_the_simulation_says(sigma, correlation):
-    values, trials = spaced(6, 4.0), 20_000
+    values, trials = np.array(VALUES), 20_000
     (found,) = temperatures(values, sigma, correlation, trials=trials)
-    one, other = np.random.default_rng(4).standard_normal((2, trials, 6))
+    one, other = np.random.default_rng(4).standard_normal((2, trials, len(values)))
     q = values + sigma * one
     online = values + sigma * (correlation * one + math.sqrt(1 - correlation**2) * other)
     signals = signals_of(q, online)

@@ -142,7 +142,7 @@ def draw_temperatures(found: Sequence[Temperature], path: str | Path) -> Path:
         own = sorted((each for each in found if each.correlation == correlation), key=lambda each: each.sigma)
         for number, name in enumerate(("unbiased", "noise", "match")):
             chosen = [(each.sigma, choice.tau * each.sigma) for each in own if (choice := getattr(each, name))]
-            sigmas, taus = zip(*[point for point in chosen if np.isfinite(point[1])] or [((), ())], strict=True)
+            sigmas, taus = np.array([point for point in chosen if np.isfinite(point[1])]).reshape(-1, 2).T
             label = {"unbiased": "without bias"}.get(name, name)
             axis.plot(sigmas, taus, **_style(number), marker=_MARKERS[number], markersize=4, linewidth=1.2, label=label)
         axis.set_xscale("log")
