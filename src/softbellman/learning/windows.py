@@ -1,4 +1,7 @@
-"""Windows of steps around a transition, by chains that both replays follow alike, in NumPy and in JAX."""
+"""Windows of steps around a transition, by chains that both replays follow alike, in NumPy and in JAX.
+
+Deviation D21.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

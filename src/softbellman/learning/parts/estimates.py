@@ -96,6 +96,7 @@ class Ensemble(Value):
 
     `mean` averages them; `min` is Maxmin Q-learning (Lan et al., 2020); `median` is between; `mix` draws a random
     convex combination for each update, as REM does (Agarwal, Schuurmans and Norouzi, 2020), and acts by the mean.
+    Deviation D24.
     """
 
     name = "ensemble"
@@ -188,7 +189,7 @@ def mixed(
 class Quantiles(Value):
     """`size` quantiles of the return of each action, learned by quantile regression (Dabney et al., 2018).
 
-    The target's atoms are those of all actions, weighted: the mixture itself, with nothing projected.
+    The target's atoms are those of all actions, weighted: the mixture itself, with nothing projected. Deviation D25.
     """
 
     name = "quantiles"
@@ -254,7 +255,7 @@ _pinball.defvjp(_pinball_forward, _pinball_backward)
 class Categorical(Value):
     """Probabilities of `size` equally spaced returns from `low` to `high` (C51: Bellemare, Dabney and Munos, 2017).
 
-    Inside of the support the projected target has the mean of the target; outside it is clipped.
+    Inside of the support the projected target has the mean of the target; outside it is clipped. Deviation D25.
     """
 
     name = "categorical"

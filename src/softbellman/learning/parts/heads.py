@@ -46,7 +46,7 @@ class Linear(Part):
 class Duelling(Linear):
     """A stream for the state's value beside one for the actions' advantages (Wang et al., 2016).
 
-    Both have hidden layers of their own; the mean of the advantages is taken away.
+    Both have hidden layers of their own; the mean of the advantages is taken away. Deviation D26.
     """
 
     name = "duelling"
@@ -85,7 +85,7 @@ class NoNoise(Part):
 class Noisy(NoNoise):
     """Factorised Gaussian noise on the weights of fully connected layers, its size learned (Fortunato et al., 2018).
 
-    It starts at `size / sqrt(fan-in)`. Without a key, as in tests, weights are their means.
+    It starts at `size / sqrt(fan-in)`. Without a key, as in tests, weights are their means. Deviation D27.
     """
 
     name = "noisy"

@@ -37,7 +37,8 @@ class PopArt(Raw):
     """Targets of mean 0 and deviation 1, outputs preserved (van Hasselt et al., 2016).
 
     The network's layer `scale` holds `mean` and `square`, running means of the targets and of their squares; outputs
-    are `deviation * raw + mean`, and whenever these move, the last layer is rescaled so that outputs stay.
+    are `deviation * raw + mean`, and whenever these move, the last layer is rescaled so that outputs stay. Deviation
+    D28.
     """
 
     name = "popart"
