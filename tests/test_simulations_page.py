@@ -12,6 +12,7 @@ import pytest
 from softbellman import operators as ops
 from softbellman import simulation
 from softbellman.cli import arguments
+from softbellman.temperature import temperatures
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "simulations.md").read_text()
@@ -41,15 +42,15 @@ def test_the_examples_give_the_values_in_their_comments():
 
 
 def test_the_commands_parse():
-    assert [shlex.split(command)[2] for command in COMMANDS] == ["bias", "comparison", "bias", "bias"]
+    assert [shlex.split(command)[2] for command in COMMANDS] == ["bias", "comparison", "bias", "bias", "temperature"]
     for command in COMMANDS:
-        assert parsed(command).trials in (100, 100_000)
+        assert parsed(command).trials in (100, 20_000, 100_000)
 
 
 @pytest.mark.parametrize("distance", [0.0, 1.0])
 def test_the_tables_hold(distance):
     """Against fewer trials of another seed."""
-    (command,) = [c for c in map(parsed, COMMANDS[2:]) if c.distance == distance]
+    (command,) = [c for c in map(parsed, COMMANDS[2:4]) if c.distance == distance]
     section = PAGE.split(f"--distance {distance:g} ")[1].split("```bash")[0].split("## ")[0]
     rows = re.findall(r"^\| `(\S+)`, (mean|standard deviation) \| (.*) \|$", section, re.MULTILINE)
     assert {spec for spec, _, _ in rows} == {str(ops.parse(spec)) for spec in command.operators}
@@ -89,3 +90,25 @@ def test_the_results_that_are_kept_are_those_of_the_commands():
             for quantity in ("overestimation", "approximation_error"):
                 numbers = [float(row[f"{quantity}_{name}"]) for name in simulation.Summary._fields]
                 assert numbers == pytest.approx(list(getattr(cell, quantity)), rel=1e-9, abs=1e-12)
+
+
+def test_the_temperatures_are_those_of_the_command():
+    """The page shows what is kept; what is kept is near to fewer trials of another seed."""
+    command = parsed("softbellman simulate temperature")
+    with (ROOT / "results" / "simulations" / "temperature.csv").open(newline="") as file:
+        rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+    section = PAGE.split("## Which tau has no bias?")[1].split("\n## ")[0]
+    shown = re.findall(r"^\| (0(?:\.9)?) \| (\S+) \| (.*) \|$", section, re.MULTILINE)
+    assert [(float(rho), float(sigma)) for rho, sigma, _ in shown] == [
+        (rho, sigma) for rho in command.correlation for sigma in command.sigma
+    ]
+    found = temperatures(command.values, command.sigma, command.correlation, trials=4_000, seed=1)
+    for (_, _, numbers), row, each in zip(shown, rows, found, strict=True):
+        choices = [f"{row[f'{name}_tau'] * row['sigma']:.2f}" for name in ("unbiased", "noise", "match")]
+        biases = [f"{row[f'{name}_bias']:+.3f}" for name in ("noise", "match", "max", "double")]
+        assert numbers.split(" | ") == [choices[0], choices[1], biases[0], choices[2], *biases[1:]]
+        taus = each.unbiased.tau, each.noise.tau, each.match.tau
+        assert taus == pytest.approx([row[f"{name}_tau"] for name in ("unbiased", "noise", "match")], rel=0.15)
+        assert each.max.bias == pytest.approx(row["max_bias"], rel=0.1)
+    ratios = [row[f"{name}_bias"] / row["max_bias"] for row in rows[6:] for name in ("noise", "match")]
+    assert f"{min(ratios):.0%} to {max(ratios):.0%} of the bias of max" in " ".join(section.split())

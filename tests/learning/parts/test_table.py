@@ -25,6 +25,10 @@ SPECS = {
     "tightening": ["none", "tightening", "tightening(2, 0.5)"],
     "exploration": ["epsilon", "policy(mellowmax(5))", "policy(double(max))"],
     "risk": ["neutral", "cvar(0.25)"],
+    "controller": [
+        *("fixed", "cooling", "cooling(2)", "cooling(1, 5)", "spread_cooling", "power", "power(0.1, 1)"),
+        *("noise", "noise(1)", "noise(0.75, 0.01)", "match", "match(0.01)", "loop", "loop(0.75, 0.001, 0.01)"),
+    ],
 }
 
 
