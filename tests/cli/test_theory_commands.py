@@ -237,6 +237,8 @@ BAD_INPUT = [
     ("solve forest --gamma 1", "gamma (1.0) must be at least 0 and below 1"),
     ("solve forest --operator softmx:5", "Unknown operator 'softmx'. Did you mean softmax"),
     ("solve forest --method policy", "invalid choice 'policy' for argument '--method'"),
+    ("solve forest --operator softmax:5,controller=noise", "controller=noise is a setting of an arm"),
+    ("solve forest --controller noise", "unknown option --controller"),
     ("solve forest --tau 5", "the parameter belongs to the operator: --operator 'softmax(5)'"),
     ("simulate", "unknown command 'simulate'; did you mean simulate bias, simulate comparison?"),
     ("simulate bais", "did you mean simulate bias"),

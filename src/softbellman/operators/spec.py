@@ -31,6 +31,7 @@ ALLOWED = (
 _HEAD = re.compile(r"([A-Za-z_][\w.]*)(.*)", re.DOTALL)
 _SPELLED = re.compile(r"([A-Za-z_][\w.]*(?::[A-Za-z_][\w.<>]*)?)(\(.*\))?", re.DOTALL)
 _OPERATOR = "an operator is of a subclass of softbellman.operators.Operator, whose policy(row) weighs the actions"
+_SETTING = re.compile(r"[A-Za-z_][\w.]*\s*=.*", re.DOTALL)
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
 
@@ -58,6 +59,7 @@ def parse(spec: str) -> Operator:
     if head is None:
         raise SpecError(f"{spec!r} is not an operator. {ALLOWED}")
     name, rest = head.groups()
+    _require_alone(spec)
     user = re.match(r":([A-Za-z_]\w*)", rest) if name not in FACTORIES else None
     if user is None:
         return _build(spec, name, _builtin(name), _arguments(spec, rest.strip()))
@@ -233,6 +235,20 @@ def split(spec: str, text: str) -> list[str]:
     if depth != 0:
         raise SpecError(f"{spec!r}: a parenthesis has no partner. {ALLOWED}")
     return [part.strip() for part in parts]
+
+
+def _require_alone(spec: str) -> None:
+    """Refuse an operator with settings, as an arm of a comparison has them; other faults are for others to tell."""
+    try:
+        operator, *others = split(spec, spec)
+    except SpecError:
+        return
+    for other in others:
+        if _SETTING.fullmatch(other):
+            raise SpecError(
+                f"{spec!r}: {other} is a setting of an arm, which train and compare take; here an operator stands "
+                f"alone: {operator}."
+            )
 
 
 def _argument(spec: str, text: str) -> Any:
