@@ -10,7 +10,7 @@ from softbellman import operators as ops
 from softbellman.config import NetworkSettings
 from softbellman.envs.hosted import HostedEnv
 from softbellman.gaps import AdvantageGap, PersistentAdvantageGap
-from softbellman.learning.parts import controllers
+from softbellman.learning.parts import controllers, schedules
 from softbellman.learning.parts.copies import Past
 from softbellman.learning.parts.estimates import Categorical, Ensemble, Quantiles
 from softbellman.learning.parts.exploration import Policy
@@ -50,9 +50,9 @@ RECIPES = {
     "three steps": {"returns": 3},
     "prioritised": {"sampling": Prioritised(0.6, 0.4, 1.0, 100)},
     "tightened": {"tightening": Tightening(2, 1.0)},
-    "cooling": {"controller": controllers.Cooling(2.0)},
-    "spread cooling": {"controller": controllers.SpreadCooling(0.5)},
-    "power": {"controller": controllers.Power(0.01, 1.5)},
+    "cooling": {"controller": schedules.Cooling(2.0)},
+    "spread cooling": {"controller": schedules.SpreadCooling(0.5)},
+    "power": {"controller": schedules.Power(0.01, 1.5)},
     "noise": {"controller": controllers.Noise(0.75, 0.05)},
     "match": {"controller": controllers.Match(0.05)},
     "loop": {"controller": controllers.Loop(0.75, 0.05, 0.05)},
@@ -161,8 +161,8 @@ def test_every_part_that_has_the_operators_fixed_point_learns_it(name, operator)
     np.testing.assert_allclose(q, [[ahead, ahead], [0, 1]], atol=0.05 if "noise" in RECIPES[name] else 0.02)
 
 
-def test_a_controller_on_several_environments_moves_both_stages_alike_by_returns_that_are_no_whole_numbers():
-    """Four environments, unclipped rewards, windows of two steps, priorities, and a target of several copies."""
+def test_a_controller_moves_alike_on_both_stages_by_the_returns_of_several_environments(tmp_path):
+    """Rewards that are no whole numbers, unclipped; windows of two steps, priorities, several copies; then resumed."""
     settings = replace(device_probes.LEARNER, replay_capacity=2_000, reward_clip=None, update_period_steps=8)
     loop = replace(device_probes.LOOP, num_envs=4)
     env = device_probes.Corridor(rewards=(0.3, 1.7, -0.45))
@@ -175,10 +175,12 @@ def test_a_controller_on_several_environments_moves_both_stages_alike_by_returns
         return recipe_of(settings, obs_shape, num_actions, controller=controllers.Loop(0.75, 0.05, 0.05), **more)
 
     runs = [Run(ops.softmax(2.0), 0)]
-    both = [
-        device_loop(runs, env, make_env, make_recipe, settings, loop),
-        host_loop(runs, make_env, make_recipe, settings, loop),
-    ]
+
+    def made():
+        on_device = device_loop(runs, env, make_env, make_recipe, settings, loop)
+        return [on_device, host_loop(runs, make_env, make_recipe, settings, loop)]
+
+    both = made()
     for each in both:
         each.advance(800)
         each.check_losses()
@@ -189,6 +191,16 @@ def test_a_controller_on_several_environments_moves_both_stages_alike_by_returns
     assert on_host.sum.dtype == np.float32 and (on_host.steps > 0).all()
     _, moved, size = both[0].state(0).control.memory
     assert size > 0 and moved != 0
+    for number, (one, again) in enumerate(zip(both, made(), strict=True)):
+        save(tmp_path / f"{number}.safetensors", one.snapshot())
+        assert again.restore(Checkpoint(tmp_path / f"{number}.safetensors")) == []
+        for each in (one, again):
+            each.advance(203 * loop.num_envs)
+            each.check_losses()
+        assert_alike(one, again)
+        for ours, theirs in zip(one.stages[0].counts(0).returns, again.stages[0].counts(0).returns, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert_alike(*both)
 
 
 def test_rows_tell_the_parameter_of_the_moment_and_measure_with_it():
@@ -206,7 +218,7 @@ def test_rows_tell_the_parameter_of_the_moment_and_measure_with_it():
         (row, _), *_ = loop.test().values()
         return loop, row
 
-    loop, row = train(controllers.Power(1e6, 1.0))
+    loop, row = train(schedules.Power(1e6, 1.0))
     assert row["operator_parameter"] == pytest.approx(1e6 * (loop.updates + 1))
     assert row["operator_gap"] == pytest.approx(0, abs=1e-6) and row["policy_entropy"] == pytest.approx(0, abs=1e-4)
     _, plain = train(controllers.Fixed())

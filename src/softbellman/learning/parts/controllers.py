@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from softbellman.operators.core import Operator, maximum
+from softbellman.operators.core import Operator, maximum, mean
 from softbellman.operators.doubles import Pair, double
 from softbellman.operators.pytrees import register_pytrees
 from softbellman.part import Part, require
@@ -22,7 +22,8 @@ SMALLEST, LARGEST = 1e-12, 1e12
 
 _NAMES = ("tau", "omega")
 _FURTHEST = 100.0  # factor by which a loop moves kappa at most
-_DOUBLE = double(maximum())
+_LARGEST_SHARE = 0.99  # of the way from the max to the mean
+_DOUBLE, _MEAN = double(maximum()), mean()
 
 
 class Signals(NamedTuple):
@@ -142,92 +143,18 @@ class Controller(Fixed):
         raise NotImplementedError(f"{type(self).__name__} must define update(state, signals, operator).")
 
 
+def require_positive(name: str, number: float) -> None:
+    """Refuse a number that is not above 0, or infinite.
+
+    Raises:
+        ValueError: with its name.
+    """
+    require(0 < number < math.inf, f"{name} ({number}) must be above 0, and finite")
+
+
 def within(parameter: Any) -> Any:
     """Returns a parameter within the range of those that are set."""
     return jnp.clip(parameter, SMALLEST, LARGEST)
-
-
-class _Schedule(Controller):
-    """Base of rules that know the number of updates alone."""
-
-    def at(self, updates: Any) -> Any:
-        """Compute the parameter of the next update, so many having been made; float32."""
-        raise NotImplementedError
-
-    def init(self, operator: Any) -> State:
-        """Begin with the schedule, whatever the operator's parameter."""
-        return State(within(self.at(jnp.zeros((), jnp.float32))))
-
-    def update(self, state: Any, signals: Signals, operator: Any) -> State:
-        """Take the parameter of the next update."""
-        return State(within(self.at((signals.updates + 1).astype(jnp.float32))))
-
-
-@dataclass(frozen=True)
-class Cooling(_Schedule):
-    """Logarithmic cooling: `tau = log(k + k0 + 1) / scale` at update k, from 0 (Mitra et al., 1986).
-
-    The paper names it and gives no formula. `scale`, the gamma of Mitra et al., is in the units of the values.
-    """
-
-    name = "cooling"
-    scale: float = 1.0
-    k0: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        _require_positive("scale", self.scale)
-        require(1 <= self.k0 < math.inf, f"k0 ({self.k0}) must be finite, and 1 or more")
-
-    def at(self, updates: Any) -> Any:
-        """Compute `log(k + k0 + 1) / scale`."""
-        return jnp.log(updates + (self.k0 + 1)) / self.scale
-
-
-@dataclass(frozen=True)
-class Power(_Schedule):
-    """Power schedule of dynamic Boltzmann softmax: `tau = c t^p` at update t, from 1 (Pan et al., 2020)."""
-
-    name = "power"
-    c: float = 1.0
-    p: float = 2.0
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        _require_positive("c", self.c)
-        _require_positive("p", self.p)
-
-    def at(self, updates: Any) -> Any:
-        """Compute `c t^p`."""
-        return self.c * jnp.exp(self.p * jnp.log(updates + 1))
-
-
-@dataclass(frozen=True)
-class SpreadCooling(Controller):
-    """Cooling of the authors' code: `tau = eta floor(log t) sqrt(m / variance)` at update t.
-
-    The variance is that of the online network's values over the `m` legal actions, a mean over the minibatch. Deviation
-    D29.
-    """
-
-    name = "spread_cooling"
-    eta: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the number."""
-        _require_positive("eta", self.eta)
-
-    def update(self, state: Any, signals: Signals, operator: Any) -> State:
-        """Take the parameter by the variance of this minibatch; where all values are equal, it stays."""
-        q, legal = signals.here, signals.here_legal
-        legal = jnp.ones(q.shape, bool) if legal is None else legal
-        count = legal.sum(axis=-1, keepdims=True)
-        deviation = jnp.where(legal, q - jnp.where(legal, q, 0.0).sum(axis=-1, keepdims=True) / count, 0.0)
-        variance = (jnp.square(deviation).sum(axis=-1) / count[:, 0]).mean()
-        steps = jnp.maximum(jnp.floor(jnp.log((signals.updates + 1).astype(jnp.float32))), 1.0)
-        known = (variance > 0) & jnp.isfinite(variance)
-        root = jnp.sqrt(count.astype(jnp.float32).mean()) / jnp.sqrt(jnp.where(known, variance, 1.0))
-        return State(jnp.where(known, within(self.eta * steps * root), state.parameter))
 
 
 @dataclass(frozen=True)
@@ -245,7 +172,7 @@ class Noise(Controller):
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        _require_positive("kappa", self.kappa)
+        require_positive("kappa", self.kappa)
         _require_rate("rate", self.rate)
 
     def memory(self, parameter: Any) -> Any:
@@ -262,8 +189,9 @@ class Noise(Controller):
 class Match(Controller):
     """The parameter at which an operator is as far below the max as `double(max)`, on average over next states.
 
-    The distance of `double(max)` is smoothed at `rate` for each update, as `noise` smooths; that of the operator, which
-    falls as its parameter rises, is of the minibatch, and Newton's steps lead to the root.
+    How far `double(max)` is on the way from the max to the mean is smoothed at `rate` for each update, as `noise`
+    smooths, and is 0.99 at most; how far the operator is, which falls as its parameter rises, is of the minibatch.
+    Newton's steps lead to the root, each by a factor of 2 at most.
     """
 
     name = "match"
@@ -287,31 +215,39 @@ class Match(Controller):
             )
 
     def memory(self, parameter: Any) -> Any:
-        """Begin with an unknown distance, which the first update takes from the operator's own parameter."""
-        return jnp.full((), -1.0, jnp.float32)
+        """Begin with distances unknown, of `double(max)` and of the mean; the first update has the operator's own."""
+        return jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)
 
     def update(self, state: Any, signals: Signals, operator: Any) -> State:
-        """Smooth the distance of `double(max)`, and make two of Newton's steps, each of a factor of 2 at most."""
+        """Smooth the distances from the max, and make two of Newton's steps."""
         q, legal, goes_on = signals.ahead, signals.ahead_legal, signals.goes_on
         seen = slice(0, len(signals.online))
-        legal_seen = None if legal is None else legal[seen]
-        doubled = _below_max(lambda values: _DOUBLE(values, signals.online, legal_seen), q[seen], legal_seen)
+        legal_seen, goes_on_seen = None if legal is None else legal[seen], goes_on[seen]
+        below = _below_max(lambda values: _DOUBLE(values, signals.online, legal_seen), q[seen], legal_seen)
+        below_mean = _below_max(lambda values: _MEAN(values, where=legal), q, legal)
+        farthest, log_parameter = _mean(below_mean, goes_on), jnp.log(state.parameter)
 
         def distance(log_parameter: Any) -> Any:
             own = self.applied(State(jnp.exp(log_parameter)), operator)
             return _mean(_below_max(lambda values: own(values, where=legal), q, legal), goes_on)
 
-        log_parameter = jnp.log(state.parameter)
-        aim = state.memory + self.rate * (_mean(doubled, goes_on[seen]) - state.memory)
-        aim = jnp.where(goes_on[seen].any(), aim, state.memory)
-        aim = jnp.where(state.memory < 0, distance(log_parameter), aim)
+        def found(log_parameter: Any) -> tuple[Any, Any]:
+            return jax.jvp(distance, (log_parameter,), (jnp.ones_like(log_parameter),))
+
+        now, slope = found(log_parameter)
+        new = jnp.stack([_mean(below, goes_on_seen), _mean(below_mean[seen], goes_on_seen)])
+        old = jnp.stack(state.memory)
+        memory = jnp.where(goes_on_seen.any(), old + self.rate * (new - old), old)
+        memory = jnp.where(old[1] > 0, memory, jnp.stack([now, farthest]))
+        share = jnp.clip(memory[0] / jnp.where(memory[1] > 0, memory[1], 1.0), 0.0, _LARGEST_SHARE)
         for _ in range(2):
-            now, slope = jax.jvp(distance, (log_parameter,), (jnp.ones_like(log_parameter),))
-            step = (now - aim) / jnp.maximum(-slope, jnp.finfo(jnp.float32).tiny)
+            step = (now - share * farthest) / jnp.maximum(-slope, jnp.finfo(jnp.float32).tiny)
             log_parameter = log_parameter + jnp.clip(step, -math.log(2), math.log(2))
+            now, slope = found(log_parameter)
         parameter = within(jnp.exp(log_parameter))
-        found = goes_on.any() & jnp.isfinite(parameter) & jnp.isfinite(aim)
-        return State(jnp.where(found, parameter, state.parameter), jnp.where(found, aim, state.memory))
+        known = (farthest > 0) & jnp.isfinite(parameter) & jnp.isfinite(memory).all()
+        parameter, memory = jnp.where(known, parameter, state.parameter), jnp.where(known, memory, old)
+        return State(parameter, (memory[0], memory[1]))
 
 
 @dataclass(frozen=True)
@@ -331,7 +267,7 @@ class Loop(Controller):
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        _require_positive("kappa", self.kappa)
+        require_positive("kappa", self.kappa)
         _require_rate("rate", self.rate)
         _require_rate("smoothing", self.smoothing)
 
@@ -381,10 +317,6 @@ def _parameters(operator: Operator) -> list[str]:
     register_pytrees()  # an operator may be older than JAX's loading
     paths, _ = jax.tree_util.tree_flatten_with_path(operator)
     return [next((str(key.name) for key in reversed(path) if hasattr(key, "name")), "?") for path, _ in paths]
-
-
-def _require_positive(name: str, number: float) -> None:
-    require(0 < number < math.inf, f"{name} ({number}) must be above 0, and finite")
 
 
 def _require_rate(name: str, rate: float) -> None:

@@ -4,7 +4,17 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from softbellman import gaps
-from softbellman.learning.parts import controllers, copies, estimates, exploration, risks, sampling, scales, tightening
+from softbellman.learning.parts import (
+    controllers,
+    copies,
+    estimates,
+    exploration,
+    risks,
+    sampling,
+    scales,
+    schedules,
+    tightening,
+)
 from softbellman.learning.parts.heads import Duelling, Linear, Noisy, NoNoise
 from softbellman.learning.parts.transformed import Transformed
 from softbellman.part import Part, read_part
@@ -44,7 +54,7 @@ ROLES: dict[str, Role] = {
         {
             kind.name: kind
             for kind in (
-                *(controllers.Fixed, controllers.Cooling, controllers.SpreadCooling, controllers.Power),
+                *(controllers.Fixed, schedules.Cooling, schedules.SpreadCooling, schedules.Power),
                 *(controllers.Noise, controllers.Match, controllers.Loop),
             )
         },
