@@ -91,6 +91,8 @@ def test_where_no_tau_will_do_it_is_said(tmp_path):
         ({"true_values": []}, "true values"),
         ({"true_values": [1.0, math.inf]}, "must be finite"),
         ({"sigmas": [1.0, -1.0]}, r"sigma \(-1.0\) must be above 0"),
+        ({"sigmas": []}, "name at least one sigma"),
+        ({"correlations": ()}, "name at least one correlation"),
         ({"correlations": 1.01}, r"correlation \(1.01\) must be in 0 .. 1"),
         ({"correlations": math.nan}, r"correlation \(nan\)"),
         ({"kappa": math.nan}, r"kappa \(nan\) must be above 0"),

@@ -144,6 +144,8 @@ def temperatures(
         ("sigma", sigmas, 0.0, math.inf),
         ("correlation", correlations, -1e-300, 1.0 + 1e-15),
     ):
+        if not numbers:
+            raise ValueError(f"name at least one {name}, such as {0.9 if name == 'correlation' else 0.5}")
         for number in numbers:
             if not low < as_number(number, name) < high:
                 allowed = "in 0 .. 1" if name == "correlation" else "above 0, and finite"

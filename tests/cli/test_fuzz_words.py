@@ -218,6 +218,7 @@ def attempt(tmp_path, monkeypatch, capsys, places):
     monkeypatch.setattr("softbellman.report.pictures.draw_curves", lambda *_: None)
     monkeypatch.setattr("softbellman.paper.figures.simulations.draw_bias", lambda _, path: path)
     monkeypatch.setattr("softbellman.paper.figures.simulations.draw_comparison", lambda _, path: path)
+    monkeypatch.setattr("softbellman.paper.figures.simulations.draw_temperatures", lambda _, path: path)
     monkeypatch.setattr("softbellman.doctor.examine", list)
     monkeypatch.setattr(budget, "calibrate", lambda *_: budget.Calibration(100.0, 1_000, "not at all"))
     monkeypatch.setattr(ops, "check_operator", functools.cache(ops.check_operator))

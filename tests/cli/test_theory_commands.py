@@ -264,6 +264,8 @@ BAD_INPUT = [
     ("simulate temperature --sigma 1 inf", "sigma (inf) must be above 0, and finite"),
     ("simulate temperature --correlation 1.5", "correlation (1.5) must be in 0 .. 1"),
     ("simulate temperature --correlation -0.5", "correlation (-0.5) must be in 0 .. 1"),
+    ("simulate temperature --sigma", "name at least one sigma, such as 0.5"),
+    ("simulate temperature --correlation --trials 2", "name at least one correlation, such as 0.9"),
     ("simulate temperature --kappa 0", "kappa (0.0) must be above 0, and finite"),
     ("simulate temperature --trials 1", "trials (1) must be at least 2"),
     ("simulate temperature --trials 99999999999999", "bytes needed"),
