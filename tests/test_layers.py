@@ -29,7 +29,7 @@ ALLOWED = {
     "envs.mdp": {"tabular", "operators"},
     "learning": {"operators", "part", "gaps", "temperature", "envs.step", "memory"},
     "training": {"operators", "envs", "learning", "faults"},
-    "config": {"operators", "envs", "learning.settings", "training.settings", "arguments", "references"},
+    "config": {"operators", "part", "envs", "learning.settings", "training.settings", "arguments", "references"},
     "study": {"operators", "training", "config", "memory", "arguments", "extras", "faults", "references"},
     "study.store": {
         "operators",

@@ -15,16 +15,13 @@ from softbellman.part import Part, read_part, require
 
 @dataclass(frozen=True)
 class Gap(Part):
-    """No gap: a reward loses nothing; the base of the others.
-
-    Subclasses say which gaps they need and what a reward loses.
+    """Base of gaps: a subclass defines `penalty`, and `sharpening` and `rate` if they are known of it.
 
     Attributes:
         looks_ahead: the penalty depends on the gap in the next state.
         where_illegal: what stands for `g(s', a)` where the action is illegal in the next state, and can't be repeated.
     """
 
-    name = "none"
     looks_ahead: ClassVar[bool] = False
     where_illegal: ClassVar[float] = math.inf
 
@@ -36,15 +33,15 @@ class Gap(Part):
             after: function that gives `g(s', a)`, `[B]`: the gap of the same action in the next state.
             discount: `[B]`, `gamma * (1 - terminated)`.
         """
-        return None
+        raise NotImplementedError(f"{type(self).__name__} must define penalty(here, after, discount)")
 
     @property
     def sharpening(self) -> float | None:
         """Factor k for which fixed points have the values of `k op(q / k)`, if `op` moves along with constants.
 
-        None: there is no such factor.
+        None: there is no such factor, or it is not known.
         """
-        return 1.0
+        return None
 
     def rate(self, discount: float, lipschitz: float) -> float:
         """Bound the Lipschitz constant of the Bellman operator in the maximum norm; below 1 it is a contraction.
@@ -52,7 +49,30 @@ class Gap(Part):
         Args:
             discount: the largest `gamma * (probability of going on)`.
             lipschitz: that of the operator, infinite where unknown.
+
+        Returns:
+            The bound, infinite where none is known.
         """
+        return math.inf
+
+
+@dataclass(frozen=True)
+class NoGap(Gap):
+    """No gap: a reward loses nothing."""
+
+    name = "none"
+
+    def penalty(self, here: Any, after: Any, discount: Any) -> Any:
+        """Give None."""
+        return None
+
+    @property
+    def sharpening(self) -> float | None:
+        """Give 1."""
+        return 1.0
+
+    def rate(self, discount: float, lipschitz: float) -> float:
+        """Multiply: `discount * lipschitz`."""
         return discount * lipschitz
 
 
@@ -150,7 +170,7 @@ class PersistentGap(PersistentAdvantageGap):
 
 
 GAPS: dict[str, Callable[..., Part]] = {
-    cls.name: cls for cls in (Gap, AdvantageGap, PersistentAdvantageGap, UndiscountedPersistentGap, PersistentGap)
+    cls.name: cls for cls in (NoGap, AdvantageGap, PersistentAdvantageGap, UndiscountedPersistentGap, PersistentGap)
 }
 """The gaps by the names of their specs."""
 
@@ -163,14 +183,14 @@ def as_gap(given: Any) -> Gap:
         ValueError: the spec names no gap, or its numbers are not what it takes.
 
     Example:
-        >>> str(as_gap("gap(0.9, 1)")), as_gap("none") == as_gap(None) == Gap()
+        >>> str(as_gap("gap(0.9, 1)")), as_gap("none") == as_gap(None) == NoGap()
         ('gap(0.9, 1)', True)
     """
     if isinstance(given, str):
         return read_part("gap", given, GAPS, Gap)
     if not isinstance(given, Gap | None):
         raise TypeError(f"{given!r} is no gap; pass one of softbellman.gaps, or a spec such as 'gap(0.9)'")
-    return given or Gap()
+    return given or NoGap()
 
 
 def discounted(discount: Any, value: Any) -> Any:

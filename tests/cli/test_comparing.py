@@ -319,6 +319,8 @@ def test_arms_are_compared_like_operators(softbellman, monkeypatch):
 
 def test_one_arm_is_trained_as_an_operator_is(softbellman):
     words = ["train", "gym/CartPole-v1", "--operator", "my own=max, gap=gap(0.9)", "--seed", "3", *TINY]
+    _, out, _ = softbellman(*words, "--dry-run")
+    assert re.search(r"recipe\.gap +gap\(0\.9\) +command line", out)
     code, out, errors = softbellman(*words)
     assert (code, errors) == (0, "") and "arm my own=max, gap=gap(0.9)" in " ".join(out.split())
     assert [path.name for path in Path("runs").iterdir()] == ["gym-CartPole-v1-my-own-seed-3"]

@@ -14,6 +14,7 @@ import softbellman as sb
 from softbellman import operators as ops
 from softbellman.config import Config, arms, as_arm, checked, fields, parse_arm, with_settings
 from softbellman.config.arms import KEYS, Arm, joined, noun_of, require_different
+from softbellman.gaps import AdvantageGap
 
 from ..pages import read_page, run_page
 
@@ -213,3 +214,12 @@ def test_what_the_section_about_arms_shows_is_true():
     (command,) = re.findall(r"--arms (.*)", page)
     for text in shlex.split(command):
         assert str(as_arm(text)) == text
+
+
+def test_a_part_is_taken_as_a_value_too():
+    assert sb.arm("max", gap=AdvantageGap(0.9)) == parse_arm("max, gap=gap(0.9)")
+
+
+def test_no_arm_is_called_as_the_random_policy_is():
+    with pytest.raises(ValueError, match="'random actions' is that of the random policy"):
+        parse_arm("random actions=max")

@@ -84,8 +84,8 @@ def test_the_operator_is_the_mean_of_the_learners_target(operator, spec):
 def test_no_gap_is_the_plain_operator():
     mdp = random_mdp(0)
     q = np.where(mdp.terminal[:, None], 0.0, np.random.default_rng(0).normal(size=mdp.reward.shape))
-    np.testing.assert_array_equal(apply_gapped(mdp, ops.softmax(3.0), gaps.Gap(), q), mdp.apply(ops.softmax(3.0), q))
-    for spec in (None, "none", gaps.Gap()):
+    np.testing.assert_array_equal(apply_gapped(mdp, ops.softmax(3.0), gaps.NoGap(), q), mdp.apply(ops.softmax(3.0), q))
+    for spec in (None, "none", gaps.NoGap()):
         plain, given = tabular.solve(mdp, "mellowmax(3)"), tabular.solve(mdp, "mellowmax(3)", gap=spec)
         np.testing.assert_array_equal(plain.q, given.q)
         assert given.method == "newton"
@@ -300,3 +300,24 @@ def test_what_has_no_solution_is_refused():
         tabular.solve(examples.small(), "max", gap="gap(2)")
     with pytest.raises(TypeError, match=r"0\.9 is no gap"):
         tabular.solve(examples.small(), "max", gap=0.9)
+
+
+class Half(gaps.Gap):
+    """Half of the gap, of which nothing is known."""
+
+    def penalty(self, here, after, discount):
+        return 0.5 * here()
+
+
+class Unfinished(gaps.Gap):
+    """A gap that does not say what is lost."""
+
+
+def test_of_a_gap_of_ones_own_nothing_is_taken_for_proved():
+    mdp = random_mdp(3)
+    own, ours = (tabular.solve(mdp, ops.mellowmax(5.0), gap=gap) for gap in (Half(), "gap(0.5)"))
+    assert own.unique == "unknown" and not np.isfinite(own.lower[mdp.legal & ~mdp.terminal[:, None]]).any()
+    assert own.residual < 1e-6
+    np.testing.assert_allclose(own.q[mdp.legal], ours.q[mdp.legal], atol=1e-6)
+    with pytest.raises(NotImplementedError, match="Unfinished must define penalty"):
+        tabular.solve(mdp, ops.maximum(), gap=Unfinished())

@@ -13,7 +13,7 @@ from softbellman.cli.commands import Solve
 from softbellman.cli.simulations import SimulateBias, SimulateComparison, SimulateTemperature
 from softbellman.cli.tables import print_lines, print_table
 from softbellman.extras import MissingExtra
-from softbellman.gaps import Gap, as_gap
+from softbellman.gaps import NoGap, as_gap
 from softbellman.study.place import require_directory, require_file
 
 _STATES_SHOWN = 20
@@ -42,7 +42,7 @@ def solve(command: Solve) -> int:
         gap=gap,
     )
     reached = f"{solution.iterations:,} iterations of {solution.method}, residual {solution.residual:.2g}"
-    with_gap = "" if gap == Gap() else f" with {gap}"
+    with_gap = "" if gap == NoGap() else f" with {gap}"
     size = f"{mdp.num_states:,} states, {mdp.num_actions:,} actions, gamma {mdp.gamma:g}"
     print_lines(
         [

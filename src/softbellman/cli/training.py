@@ -84,7 +84,8 @@ def _begin(
     )
     if command.dry_run:
         work = comparison.work(out, resources, retry_failed=retry_failed)
-        print_settings(preset, comparison.config, comparison.plans[0].settings())
+        shown = comparison.arms[0].config(comparison.config) if len(comparison.arms) == 1 else comparison.config
+        print_settings(preset, shown, comparison.plans[0]._replace(config=shown).settings())
         print_lines([*comparison.going_on(begun).summary(work, resources), ("directory", str(out))])
         print_lines(_warnings(comparison))
         return 0

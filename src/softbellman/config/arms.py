@@ -16,6 +16,7 @@ from softbellman.arguments import as_integer, nearest
 from softbellman.config.settings import Config, fields, kind_of, with_settings
 from softbellman.operators import Operator
 from softbellman.operators.spec import FACTORIES, SpecError, as_operator, family, parse, split
+from softbellman.part import Part
 
 LONGEST = 150  # bytes of a name, which is that of a directory too
 
@@ -98,14 +99,15 @@ def arm(operator: Any, label: str = "", settings: Mapping[str, Any] | None = Non
         operator: the Bellman operator, its spec, or an arm, which is then extended.
         label: the name to show.
         settings: values of the configuration by dotted name.
-        parts: fields of the section `recipe`.
+        parts: fields of the section `recipe`, as values or as their specs.
 
     Raises:
         ValueError: for a key that no arm can have, one that is there twice, or a value of another kind.
         TypeError: for what is no operator.
     """
     base = as_arm(operator)
-    pairs = [*base.changes, *(settings or {}).items(), *parts.items()]
+    given = {name: str(value) if isinstance(value, Part) else value for name, value in parts.items()}
+    pairs = [*base.changes, *(settings or {}).items(), *given.items()]
     made = _made(base.operator, pairs, label.strip() or base.label, base.given)
     if parse_arm(str(made)) != made:
         raise ValueError(f"arm {made} can't be written as text: a value has a comma or an equals sign in it")
@@ -262,6 +264,8 @@ def _require_label(label: str) -> None:
         raise ValueError(f"label {label!r} must begin with a letter or digit, and have these, spaces and _ . + - only")
     if label in FACTORIES:
         raise ValueError(f"label {label!r} is the name of an operator; write {label}(5), or choose another label")
+    if label == "random actions":
+        raise ValueError(f"label {label!r} is that of the random policy in tables; choose another label")
     if label in _KNOWN or label in KEYS:
         raise ValueError(f"{label!r} is a setting, and no label; an arm begins with its operator: 'max, returns=3'")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from softbellman.gaps import Gap
+from softbellman.gaps import Gap, NoGap
 from softbellman.learning.networks import Network, Params
 from softbellman.learning.parts.controllers import Fixed
 from softbellman.learning.parts.copies import Latest
@@ -41,7 +41,7 @@ class Recipe:
     network: Network
     update: UpdateSettings
     returns: int = 1
-    gap: Gap = field(default_factory=Gap)
+    gap: Gap = field(default_factory=NoGap)
     target: Latest = field(default_factory=Latest)
     estimate: Value = field(default_factory=Value)
     scale: Raw = field(default_factory=Raw)

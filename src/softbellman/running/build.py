@@ -155,7 +155,7 @@ def parts_of(settings: RecipeSettings) -> dict[str, Any]:
         )
     parts = {role: part(role, getattr(settings, role)) for role in ROLES}
     estimate = parts["estimate"]
-    if parts["controller"].needs_returns and parts["gap"] != ROLES["gap"].kind():
+    if parts["controller"].needs_returns and parts["gap"] != part("gap", "none"):
         raise ValueError(
             f"recipe.controller {settings.controller} holds values against returns, and with recipe.gap {settings.gap} "
             "values are no returns; try noise(0.75)"

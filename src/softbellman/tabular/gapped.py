@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from softbellman.gaps import Gap
+from softbellman.gaps import Gap, NoGap
 from softbellman.operators import Operator
 from softbellman.operators.arrays import floats
 from softbellman.tabular.enclosure import UNIT, Enclosure
@@ -125,7 +125,7 @@ class GappedEquation(NamedTuple):
     @property
     def rate(self) -> float:
         """A Lipschitz constant of `T`: below 1 it is a contraction."""
-        plain = Gap().rate(self.enclosure.largest, self.lipschitz)
+        plain = NoGap().rate(self.enclosure.largest, self.lipschitz)
         rate = self.gap.rate(self.enclosure.largest, self.lipschitz)
         return rate if self.mdp.legal.all() or not self.gap.looks_ahead else max(rate, plain)
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from softbellman import operators as ops
 from softbellman.arguments import as_integer, as_number
 from softbellman.faults import faults_placed
-from softbellman.gaps import Gap, as_gap
+from softbellman.gaps import Gap, NoGap, as_gap
 from softbellman.tabular.enclosure import Enclosure
 from softbellman.tabular.gapped import GappedEquation, solve_gapped
 from softbellman.tabular.iteration import Problem, Run, iterate, newton
@@ -84,7 +84,7 @@ def solve(
     by_shifts = laws.monotone and laws.translation_equivariant
     lipschitz = math.inf if operator.on_one_set is None else operator.lipschitz(actions)
     enclosure = Enclosure.of(mdp, operator, lipschitz=lipschitz, by_shifts=by_shifts)
-    if gap != Gap():
+    if gap != NoGap():
         best = solve(mdp, ops.maximum(), tolerance=tolerance)
         equation = GappedEquation.of(operator, enclosure, gap, lipschitz, laws.translation_equivariant)
         return solve_gapped(equation, best, tolerance, start, starts, max_iterations, notes)
