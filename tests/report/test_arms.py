@@ -49,14 +49,15 @@ def test_sentences_part_names_that_have_commas_by_semicolons(ten):
     assert listed(["max", "a"]) == "max and a" and listed(["max, returns=3", "a"], "or") == "max, returns=3 or a"
 
 
-def test_values_of_another_discount_or_clipping_are_not_compared(ten):
+def test_values_of_another_discount_clipping_or_gap_are_not_compared(ten):
     found = find(Records.read(ten), "minatar/breakout")
     compared = {name: difference is not None for name, _, difference in found.overestimation}
-    assert [name for name, alike in compared.items() if not alike] == ["max", "short", "loud"]
+    gapped = [name for name, text in zip(NAMES, ARMS, strict=True) if "gap=" in text]
+    assert {name for name, alike in compared.items() if not alike} == {"max", "short", "loud", *gapped}
     (told,) = (each for each in conclude(found) if "another discount factor" in each)
-    assert told == (
-        "Values of short and loud have another discount factor or clipping of rewards, and are not compared with those "
-        "of max."
+    assert told.startswith("Values of munchausen; softmax(1), gap=gap(0.9); ")
+    assert told.endswith(
+        " have another discount factor, clipping of rewards or gap, and are not compared with those of max."
     )
 
 

@@ -170,8 +170,8 @@ def find(records: Records, environment: str) -> Found:
 
 def _units(study: Study, operator: str) -> tuple[Any, ...]:
     """Returns settings of an arm without which its values can't be compared with those of another."""
-    learner = study.arms[operator].config(study.config).learner
-    return learner.gamma, learner.reward_clip
+    config = study.arms[operator].config(study.config)
+    return config.learner.gamma, config.learner.reward_clip, config.recipe.gap
 
 
 def choices(scores: Scores, environment: str, family_of: Mapping[str, str]) -> list[Choice]:

@@ -124,8 +124,8 @@ def _values(found: Found) -> list[str]:
     sentences = [values, *_compare(differences, baseline, _VALUES, digits)]
     if alien := [name for name, _, paired in others if paired is None]:
         sentences.append(
-            f"Values of {listed(alien)} have another discount factor or clipping of rewards, and are not compared with "
-            f"those of {baseline}."
+            f"Values of {listed(alien)} have another discount factor, clipping of rewards or gap, and are not compared "
+            f"with those of {baseline}."
         )
     return sentences
 
