@@ -48,6 +48,7 @@ WORDS = {
     "families": several("softmax(*)", "double(mellowmax(*))"),
     "target": one("forest", "two-fixed-points", "FrozenLake-v1"),
     "gamma": one("0.5", "0.9"),
+    "gap": one("none", "gap(0.5)", "persistent_q(0.3)"),
     "tolerance": one("1e-6"),
     "max_iterations": one("1000"),
     "epsilon": one("0", "0.05", "1"),

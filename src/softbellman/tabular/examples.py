@@ -4,7 +4,7 @@
 
 Example:
     >>> sorted(EXAMPLES)[:3]
-    ['asadi-littman', 'expansive', 'forest']
+    ['asadi-littman', 'doors', 'expansive']
     >>> EXAMPLES["small"]()
     FiniteMDP(2 states, 2 actions, gamma 0.9)
 """
