@@ -240,7 +240,7 @@ def _signals(
     """Collects what a controller may look at; see `Signals`. The compiler drops what it does not."""
     params, out, out_next = jax.lax.stop_gradient((params, out, out_next))
     here, goes_on = estimate.values(out), batch.discount > 0
-    values = jnp.take_along_axis(here, batch.action[:, None], axis=-1)[:, 0]
+    values = estimate.taken(here, batch.action)
     weights = jnp.ones_like(values) if batch.density is None else 1 / batch.density
     return Signals(
         updates,

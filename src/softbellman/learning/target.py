@@ -5,6 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from softbellman.gaps import discounted
+
 
 def td_target(
     operator: Any,
@@ -37,7 +39,7 @@ def td_target(
             f"reward {reward.shape} and discount {discount.shape} must have the shape {q_next.shape[:-1]} of the values"
         )
     bootstrap = worth(operator, q_next, q_next_online, where)
-    return reward + jnp.where(discount > 0, discount * jnp.where(discount > 0, bootstrap, 0.0), 0.0)
+    return reward + discounted(discount, bootstrap)
 
 
 def worth(operator: Any, q: jax.Array, q_online: jax.Array, where: jax.Array | None = None) -> jax.Array:
