@@ -28,6 +28,12 @@ def test_what_is_no_whole_number_is_refused_with_its_name(given):
         as_integer(given, "steps")
 
 
+@pytest.mark.parametrize(("given", "example"), [(2.6, 3), ("1.5", 2), (np.float32(0.5), 0), ("x", 1000), (None, 1000)])
+def test_the_example_is_near_to_what_was_given(given, example):
+    with pytest.raises(ValueError, match=f"such as {example}$"):
+        as_integer(given, "returns")
+
+
 @pytest.mark.parametrize(
     ("given", "number"),
     [

@@ -36,7 +36,7 @@ def as_integer(given: Any, name: str) -> int:
     """
     number = _plain(given)
     if number is None or number != number // 1:  # an infinity and a NaN are not equal to that
-        raise ValueError(f"{name} ({given!r}) must be a whole number, such as 1000")
+        raise ValueError(f"{name} ({given!r}) must be a whole number, such as {_near(given)}")
     return int(number)
 
 
@@ -86,6 +86,14 @@ def squeeze(name: str) -> str:
     'mspacman'
     """
     return re.sub("[^a-z0-9]", "", name.lower())
+
+
+def _near(given: Any) -> int:
+    """Returns a whole number near to what was given, if that can be read as a number."""
+    try:
+        return round(float(given if isinstance(given, str) else _plain(given)))  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError, OverflowError):
+        return 1000
 
 
 def _plain(given: Any) -> int | float | None:

@@ -66,8 +66,8 @@ def read_part(field: str, spec: str, factories: Mapping[str, Callable[..., Any]]
     elif is_reference(name):
         factory = found(name, field)
     else:
-        hint = nearest(name, factories)
-        raise ValueError(f"{where}: there is no {name!r}{hint}; there are {', '.join(factories)}")
+        hint = nearest(name, factories) or f"; there are {', '.join(factories)}"
+        raise ValueError(f"{where}: there is no {name!r}{hint}")
     if not callable(factory):
         raise ValueError(f"{where}: {name} is a {type(factory).__name__}, and must make a {kind.__name__}")
     try:
@@ -76,7 +76,7 @@ def read_part(field: str, spec: str, factories: Mapping[str, Callable[..., Any]]
     except ValueError:  # one of Python's own, which keeps its signature to itself
         pass
     except TypeError:
-        wanted = ", ".join(signature.parameters) or "no argument"  # pyright: ignore[reportPossiblyUnbound]
+        wanted = _wanted(signature)  # pyright: ignore[reportPossiblyUnbound]
         raise ValueError(f"{where}: {name} takes {wanted}, and was given {len(arguments) or 'none'}") from None
     try:
         made = factory(*arguments)
@@ -85,6 +85,15 @@ def read_part(field: str, spec: str, factories: Mapping[str, Callable[..., Any]]
     if not isinstance(made, kind):
         raise ValueError(f"{where}: {name} made a {type(made).__name__}, and must make a {kind.__name__}")
     return made
+
+
+def _wanted(signature: inspect.Signature) -> str:
+    """Lists arguments, with the values of those that may be left out."""
+    named = (
+        each.name if each.default is each.empty else f"{each.name}={_text(each.default)}"
+        for each in signature.parameters.values()
+    )
+    return ", ".join(named) or "no argument"
 
 
 def _text(value: Any) -> str:

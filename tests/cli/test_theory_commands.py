@@ -40,6 +40,9 @@ def test_a_gap_is_solved_with(softbellman, tmp_path):
     assert "The greedy policy is optimal" in " ".join(out.split())
     table = pd.read_csv(tmp_path / "a.csv")
     assert len(table) == 9  # what is illegal has no line
+    best = table.groupby("state")["q"].nlargest(2).groupby("state").agg(lambda q: q.iloc[0] - q.iloc[-1])
+    rows = [line.split() for line in out.splitlines() if line.split()[:1] in (["0"], ["1"], ["2"])]
+    assert [row[-1] for row in rows] == [f"{gap:.6f}" for gap in best[:3]]
     assert values(table) == pytest.approx(tabular.solve(EXAMPLES["doors"](), "softmax(5)").values.tolist(), abs=1e-8)
     for spec, message in (("gap(1)", "no fixed point"), ("gap(2)", "alpha"), ("gop(0.9)", "did you mean gap")):
         code, out, errors = softbellman("solve", "doors", "--gap", spec)
@@ -259,6 +262,9 @@ BAD_INPUT = [
     ("simulate comparison --families softmax(5)", "family 'softmax(5)' has no *, which stands for the parameter"),
     ("simulate comparison --families softmax(*", "a parenthesis is not closed"),
     ("simulate comparison --start -1", "tau (-1.0) must be finite and at least 0"),
+    ("simulate comparison --stop inf", "start (0.01) and stop (inf) must be finite"),
+    ("simulate comparison --start=-1e308 --stop 1e308", "must be finite, as their difference must"),
+    ("simulate comparison --start nan", "start (nan) and stop (100.0) must be finite"),
     ("simulate comparison --points 1", "points (1) must be from 2 to 100,000"),
     ("simulate temperature --sigma 0", "sigma (0.0) must be above 0, and finite"),
     ("simulate temperature --sigma 1 inf", "sigma (inf) must be above 0, and finite"),

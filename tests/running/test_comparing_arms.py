@@ -167,7 +167,7 @@ def test_a_study_json_alone_reruns_the_arms(compared, tmp_path):
         ({"arms": ["max, returns=3, head=linear"]}, "head changes nothing, for the study has it already; leave it out"),
         ({"arms": ["max", "a=max"]}, "arms max and a=max differ in their labels at most"),
         ({"arms": ["max, gap=gap(0.9)", "a=max, gap=gap(.90)"]}, "differ in their labels at most; leave one out"),
-        ({"arms": ["a=max", "a=softmax(5)"]}, "one operator or several different ones, and was given a twice"),
+        ({"arms": ["a=max", "a=softmax(5)"]}, "arms a=max and a=softmax(5) have one label"),
         ({"arms": ["a b=max", "a-b=softmax(5)"]}, "would share a directory"),
         ({"arms": ["max", "max, gap=gap(2)"]}, "arm max, gap=gap(2): recipe.gap 'gap(2)': alpha (2) must be in 0 .. 1"),
         ({"arms": ["max, gap=gab(1)"]}, "arm max, gap=gab(1): recipe.gap 'gab(1)': there is no 'gab'"),

@@ -33,14 +33,17 @@ def planned(
         ({"steps": 900}, r"replay_start_steps \(1,000\) is not below the budget of 900"),
         ({"steps": 1_050}, r"target_period_updates \(\d+\) can't fire"),
         ({"protocol": MACHADO_ATARI}, "does not heed the fields of protocol"),
-        ({"network__kind": "nature_cnn"}, r"nature_cnn takes observations of shape \(4, 84, 84\), not \(4,\); try mlp"),
+        (
+            {"network__kind": "nature_cnn"},
+            r"nature_cnn takes observations of shape \(4, 84, 84\), not \(4,\); try auto",
+        ),
         ({"recipe__returns": 0}, r"recipe\.returns \(0\) must be in 1 \.\. 1000"),
         ({"recipe__returns": 10**6}, r"recipe\.returns \(1000000\) must be in 1 \.\. 1000"),
         (
             {"recipe__sampling": "prioritised(2)"},
             r"recipe\.sampling 'prioritised\(2\)': alpha \(2\) must be in 0 \.\. 1",
         ),
-        ({"recipe__sampling": "priority"}, r"there is no 'priority'.*uniform, prioritised"),
+        ({"recipe__sampling": "priority"}, r"there is no 'priority'; did you mean prioritised"),
         ({"recipe__tightening": "tightening(0)"}, r"recipe\.tightening 'tightening\(0\)': steps \(0\)"),
         (
             {"recipe__tightening": "tightening", "recipe__estimate": "quantiles(5)"},

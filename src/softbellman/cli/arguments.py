@@ -88,12 +88,14 @@ class _Option(NamedTuple):
     """Values that an option takes.
 
     Attributes:
+        name: its own name, of which others are aliases.
         contrary: for one that takes no value, the option that says the contrary.
         takes_many: it takes several values.
         takes_specs: these may look like the name of an environment of a user's own, `module:name`.
         takes_none: `none` is among its values.
     """
 
+    name: str
     contrary: str | None = None
     takes_many: bool = False
     takes_specs: bool = False
@@ -151,20 +153,21 @@ def _options(command: type, prefix: str = "--") -> Iterator[tuple[str, _Option]]
         elif dataclasses.is_dataclass(default):
             yield from _options(type(default), f"{prefix}{word}.")
         elif isinstance(default, bool):
-            yield f"{prefix}{word}", _Option(f"{prefix}no-{word}")
-            yield f"{prefix}no-{word}", _Option(f"{prefix}{word}")
+            yes, no = f"{prefix}{word}", f"{prefix}no-{word}"
+            yield from ((yes, _Option(yes, contrary=no)), (no, _Option(yes, contrary=yes)))
         elif default is not dataclasses.MISSING:
             aliases = [name for each in get_args(hints[item.name])[1:] for name in getattr(each, "aliases", None) or ()]
-            yield from ((name, _option(hints[item.name])) for name in (f"{prefix}{word}", *aliases))
+            option = _option(f"{prefix}{word}", hints[item.name])
+            yield from ((name, option) for name in (option.name, *aliases))
 
 
-def _option(hint: Any) -> _Option:
+def _option(name: str, hint: Any) -> _Option:
     is_annotated = get_origin(hint) is Annotated  # by DisallowNone, as all are that may be left out
     hint = get_args(hint)[0] if is_annotated else hint
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     takes_many = any(get_origin(kind) in (tuple, dict) for kind in kinds)
     takes_specs = any(get_args(kind)[:1] == (str,) for kind in kinds if get_origin(kind) is tuple)
-    return _Option(None, takes_many, takes_specs, takes_none=type(None) in kinds and not is_annotated)
+    return _Option(name, None, takes_many, takes_specs, takes_none=type(None) in kinds and not is_annotated)
 
 
 def _default(item: dataclasses.Field[Any]) -> Any:
@@ -172,6 +175,7 @@ def _default(item: dataclasses.Field[Any]) -> Any:
 
 
 def _check_options(name: str, options: Mapping[str, _Option], words: list[str]) -> None:
+    given = dict[str, str]()
     for word, following in itertools.pairwise([*words, ""]):
         option, equals, _ = word.partition("=")
         option = option.replace("_", "-")
@@ -179,6 +183,9 @@ def _check_options(name: str, options: Mapping[str, _Option], words: list[str]) 
             continue
         if option not in options:
             raise ValueError(f"unknown option {word}{_hint(option, options)} (softbellman {name} --help lists all)")
+        other = given.setdefault(options[option].name, option)
+        if other != option and not options[option].contrary:
+            raise ValueError(f"{other} and {option} are one option by two names; give one of them")
         contrary = options[option].contrary
         if contrary and (equals or following.lower() in _TRUTH):
             raise ValueError(f"{option} takes no value: write {option} or {contrary}")
@@ -190,7 +197,10 @@ def _hint(option: str, options: Iterable[str]) -> str:
     if last in ("tau", "omega", "temperature"):
         return "; the parameter belongs to the operator: --operator 'softmax(5)'"
     alike = [known for known in options if squeeze(known.rpartition(".")[2]) == last or known.startswith(option)]
-    return f"; did you mean {', '.join(alike)}?" if alike else nearest(option, options)
+    if alike:
+        return f"; did you mean {', '.join(alike)}?"
+    elsewhere = [name for name, command in COMMANDS.items() if option in dict(_options(command))]
+    return f"; it is one of {', '.join(elsewhere)}" if elsewhere else nearest(option, options)
 
 
 def _greedy(options: Mapping[str, _Option], words: Sequence[str]) -> str:

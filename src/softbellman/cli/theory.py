@@ -1,6 +1,7 @@
 """Commands `solve` and `simulate`."""
 
 import csv
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,12 @@ def solve(command: Solve) -> int:
     )
     if mdp.num_states > _STATES_SHOWN:
         print_lines([("shown", f"{_STATES_SHOWN} of {mdp.num_states:,} states; --out FILE.csv writes all")])
-    headers = ("state", "value", "policy", "q", "lower", "upper")
-    print_table(headers, _abridged(mdp.num_states, lambda state: _row(mdp, solution, state)))
+    gaps = [] if gap == NoGap() else [_gap(mdp, solution, state) for state in range(mdp.num_states)]
+    headers = ("state", "value", "policy", "q", "lower", "upper", *(["gap"] if gaps else []))
+    print_table(headers, _abridged(mdp.num_states, lambda state: _row(mdp, solution, state) + gaps[state : state + 1]))
     print_lines([("q, lower, upper", "of the likeliest action; every fixed point lies between the bounds")])
+    if gaps:
+        print_lines([("gap", "best minus second-best q of the state's actions")])
     if len(solution.fixed_points) > 1:
         points = [mdp.value(operator, q) for q in solution.fixed_points[:_FIXED_POINTS_SHOWN]]
         headers = ("state", *(f"value {number}" for number in range(1, len(points) + 1)))
@@ -113,6 +117,8 @@ def simulate_comparison(command: SimulateComparison) -> int:
     """Prints both errors at a few parameters, and writes all as CSV and as Figure 7."""
     if not 2 <= command.points <= _MOST_POINTS:
         raise ValueError(f"points ({command.points}) must be from 2 to {_MOST_POINTS:,}")
+    if not math.isfinite(command.stop - command.start):
+        raise ValueError(f"start ({command.start}) and stop ({command.stop}) must be finite, as their difference must")
     require_directory(command.out)
     families = {spec.replace("(*)", ""): _family(spec) for spec in command.families}
     parameters = [float(f"{value:.12g}") for value in np.linspace(command.start, command.stop, command.points)]
@@ -234,6 +240,12 @@ def _row(mdp: Any, solution: Any, state: int) -> list[str]:
     policy = "end" if mdp.terminal[state] else str(likeliest[0]) if weights[likeliest[0]] > 0.995 else " ".join(shares)
     bounded = (array[state, likeliest[0]] for array in (solution.q, solution.lower, solution.upper))
     return [f"{solution.values[state]:z.6f}", policy, *(f"{number:z.6f}" for number in bounded)]
+
+
+def _gap(mdp: Any, solution: Any, state: int) -> str:
+    """Writes how much better a state's best action is than its second-best."""
+    q = np.sort(solution.q[state][mdp.legal[state]])
+    return f"{q[-1] - q[-2]:z.6f}" if len(q) > 1 and not mdp.terminal[state] else ""
 
 
 def _abridged(states: int, row: Callable[[int], list[str]]) -> list[list[str]]:

@@ -144,6 +144,8 @@ def parse_arm(text: str) -> Arm:
         >>> parse_arm("fast=max, learner.learning_rate=1e-3, returns=3")
         Arm(operator='max', changes=(('recipe.returns', 3), ('learner.learning_rate', 0.001)), label='fast')
     """
+    if missing := _UNPARTED.search(text):
+        raise ValueError(f"arm {text!r}: write a comma before {missing[1]}")
     try:
         first, *items = split(text, text)
     except SpecError:
@@ -164,7 +166,7 @@ def parse_arm(text: str) -> Arm:
 
 
 def require_different(arms: Sequence[Arm]) -> None:
-    """Refuse two arms that differ in their labels at most.
+    """Refuse two arms that differ in their labels at most, or have one label.
 
     Raises:
         ValueError: with both.
@@ -172,6 +174,8 @@ def require_different(arms: Sequence[Arm]) -> None:
     for one, other in itertools.combinations(arms, 2):
         if one.spec == other.spec:
             raise ValueError(f"arms {one} and {other} differ in their labels at most; leave one out")
+        if one.name == other.name:
+            raise ValueError(f"arms {one} and {other} have one label; choose another for one of them")
 
 
 def noun_of(arms: Iterable[Arm]) -> str:
@@ -213,6 +217,10 @@ def _reason(path: str) -> str:
 KEYS = _keys()
 """Fields that an arm can change, by key, in the order in which they are written."""
 _KNOWN = dict(fields(Config()))
+
+
+_UNPARTED = re.compile(rf"(?:\)|\b(?:{'|'.join(FACTORIES)}))\s+({'|'.join(map(re.escape, KEYS))})\s*=")
+"""A setting without a comma between it and the operator or setting before it."""
 
 
 def _path(key: str) -> str:

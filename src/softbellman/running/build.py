@@ -20,7 +20,7 @@ from softbellman.learning.parts.table import ROLES, part
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.settings import RecipeSettings
 from softbellman.references import is_reference
-from softbellman.running.own_network import own_network
+from softbellman.running.own_code import own_network
 from softbellman.training.device_stage import device_loop
 from softbellman.training.host_stage import host_loop
 from softbellman.training.lanes import Run
@@ -117,7 +117,7 @@ def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> str:
     shape = tuple(obs_shape)
     are_planes = len(shape) == 3 and shape[:2] == _BOARD
     if settings.kind == "nature_cnn" and shape != _PIXELS:
-        raise ValueError(f"network.kind nature_cnn takes observations of shape {_PIXELS}, not {shape}; try mlp")
+        raise ValueError(f"network.kind nature_cnn takes observations of shape {_PIXELS}, not {shape}; try auto")
     if settings.kind == "minatar_cnn" and not are_planes:
         raise ValueError(f"network.kind minatar_cnn takes planes of {_BOARD}, not {shape}; try auto")
     if settings.kind != "auto":

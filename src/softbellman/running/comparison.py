@@ -218,7 +218,7 @@ def prepare(
     """
     seeds, arms = list(seeds), [as_arm(arm) for arm in arms]
     check_seeds(seeds)
-    for kind, names in (("environment", environments), ("operator", [arm.name for arm in arms])):
+    for kind, names in (("environment", environments), ("operator", [str(arm) for arm in arms])):
         twice = sorted({name for name in names if list(names).count(name) > 1})
         if twice or not names:
             given = f"{', '.join(twice)} twice" if twice else "none"

@@ -8,6 +8,7 @@ from softbellman import operators as ops
 from softbellman.config import PRESETS, Config, checked, effective, replaced
 from softbellman.learning import device_replay
 from softbellman.learning.learner import epsilon_at
+from softbellman.learning.parts.table import ROLES
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import FrameReplay
 from softbellman.memory import available_memory, require_memory
@@ -22,7 +23,7 @@ from softbellman.running.build import (
     spelled_out,
 )
 from softbellman.running.jax_settings import overruled, own_settings, require_backend
-from softbellman.running.own_network import check_network
+from softbellman.running.own_code import check_network, check_parts
 from softbellman.training.settings import check_side_by_side, num_updates
 from softbellman.training.streams import LARGEST_SEED
 
@@ -168,6 +169,9 @@ def plan(
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
         recipe.controller.check(operator)
+        if own := _own_parts(config):
+            masked = env.legal is not None
+            check_parts(own, recipe, operator, env.obs_shape, env.obs_dtype, env.num_actions, masked=masked)
         notes = tuple(env.rehearse())
         bytes_needed = replay_bytes(environment, env, config, recipe, len(seeds))
         facts = env.describe() | {
@@ -178,6 +182,12 @@ def plan(
         return Plan(environment, operator, seeds, config, facts, env.frames_per_step, network, bytes_needed, notes)
     finally:
         env.close()
+
+
+def _own_parts(config: Config) -> str:
+    """Names the parts of a user's own."""
+    given = ((role, getattr(config.recipe, role)) for role in ROLES)
+    return ", ".join(f"recipe.{role} {spec}" for role, spec in given if is_reference(spec.partition("(")[0]))
 
 
 def check_seeds(seeds: Sequence[int]) -> None:

@@ -60,7 +60,7 @@ def test_a_part_of_ones_own_is_found_by_its_reference():
     ("role", "spec", "message"),
     [
         ("gap", "gapp(0.9)", "there is no 'gapp'; did you mean gap"),
-        ("gap", "gap", "gap takes alpha, ceiling, and was given none"),
+        ("gap", "gap", "gap takes alpha, ceiling=inf, and was given none"),
         ("gap", "gap(0.9, 1, 2)", "was given"),
         ("gap", "gap(2)", "alpha (2) must be in 0 .. 1"),
         ("gap", "gap(max)", "gap(max)"),

@@ -1,19 +1,23 @@
-"""Custom networks, `network.kind package.module:function`: made and checked."""
+"""A user's own networks and parts of the learner, `package.module:name`: made and checked."""
 
 import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from softbellman.envs.step import Scale
 from softbellman.faults import in_a_line
+from softbellman.learning import device_replay, learner
 from softbellman.learning.networks import Network
+from softbellman.learning.recipe import Recipe
 from softbellman.references import found
 
 _ROLE = "network.kind"
 _ARGUMENTS = "(obs_shape, num_actions, scale)"
+_ROWS = 8  # transitions of the replay that parts are tried with
 
 
 def own_network(reference: str, scale: Scale, obs_shape: tuple[int, ...], num_actions: int) -> Network:
@@ -60,6 +64,59 @@ def check_network(
                 f"gives {given} for {batch} of {num_actions} actions, and must give float32 of shape "
                 f"({batch}, {num_actions})",
             )
+
+
+def check_parts(
+    parts: str,
+    recipe: Recipe,
+    operator: Any,
+    obs_shape: tuple[int, ...],
+    obs_dtype: Any,
+    num_actions: int,
+    *,
+    masked: bool = False,
+) -> None:
+    """Refuses parts with which no action is chosen or no update is made; nothing is computed but shapes.
+
+    Args:
+        parts: the parts of a user's own, which messages name.
+        recipe: the recipe that they belong to.
+        operator: the Bellman operator.
+        obs_shape: shape of an observation.
+        obs_dtype: its dtype.
+        num_actions: number of actions.
+        masked: some actions are illegal.
+
+    Raises:
+        ValueError: if anything fails, or an update changes the shapes of what the learner carries.
+    """
+    legal = jnp.ones((_ROWS, num_actions), bool) if masked else None
+    sampling, returns = recipe.sampling, (jnp.zeros(1), jnp.zeros(1))
+
+    def update(key: jax.Array) -> tuple[Any, Any]:
+        state = learner.init(recipe, key, operator)
+        learner.act(recipe, state.params, jnp.zeros((_ROWS, *obs_shape), obs_dtype), key, jnp.float32(0.5), legal)
+        replay = device_replay.empty(_ROWS, obs_shape, obs_dtype, recipe.reach)
+        memory = sampling.written(sampling.memory(_ROWS, jnp), jnp.int32(_ROWS), _ROWS)
+        numbers, density = sampling.draw(memory, jnp.arange(_ROWS, dtype=jnp.uint32), jnp.int32(_ROWS), jnp)
+        batch = device_replay.gather(
+            replay, numbers.astype(jnp.int32), obs_shape, obs_dtype, reach=recipe.reach, written=_ROWS
+        )
+        batch = batch._replace(density=density, legal=legal, next_legal=legal)
+        after, metrics = learner.learn_step(state, operator, batch, recipe, returns)
+        known = sampling.learned(memory, numbers, metrics.priority, jnp)
+        return (state, memory), (learner.copy_target(after, recipe), known)
+
+    try:
+        before, after = (jax.tree.map(_shaped, each) for each in jax.eval_shape(update, jax.random.key(0)))
+    except (Exception, SystemExit) as error:  # a user's code may fail in any way of its own
+        raise ValueError(f"{parts}: an update fails: {in_a_line(error)}") from error
+    if before != after:
+        raise ValueError(f"{parts}: an update changes the shape or the dtype of what the learner carries")
+
+
+def _shaped(leaf: Any) -> tuple[tuple[int, ...], str]:
+    return leaf.shape, str(leaf.dtype)
 
 
 def _are_params(params: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A network of a user's own is made by its reference, and refused before any work where it can't be learned with."""
+"""Networks and parts of a user's own are made by their references, and refused before any work if they can't serve."""
 
 import json
 import sys
@@ -45,6 +45,97 @@ NETS = """
     halves = changed(init=lambda key: {"q": {"w": jnp.zeros((4, 2), jnp.float16), "b": jnp.zeros(2)}})
     slashed = changed(init=lambda key: {"a/b": {"w": jnp.zeros((4, 2))}}, last_layer="a/b")
 """
+
+
+PARTS = """
+    from dataclasses import dataclass
+    import jax, jax.numpy as jnp, numpy as np
+    from softbellman.gaps import Gap
+    from softbellman.learning.parts.controllers import Controller
+    from softbellman.learning.parts.copies import Latest
+    from softbellman.learning.parts.estimates import Value
+    from softbellman.learning.parts.exploration import Greedy
+    from softbellman.learning.parts.sampling import Uniform
+
+    @dataclass(frozen=True)
+    class Half(Gap):
+        share: float = 0.5
+        def penalty(self, here, after, discount):
+            return self.share * here()
+
+    class Absent(Gap):
+        pass
+
+    class Failing(Gap):
+        def penalty(self, here, after, discount):
+            return {}["gap"]
+
+    class Concrete(Gap):
+        def penalty(self, here, after, discount):
+            return 0.5 if float(here().mean()) > 0 else None
+
+    class Wide(Gap):
+        def penalty(self, here, after, discount):
+            return here()[:3]
+
+    class Slow(Latest):
+        def copied(self, target_params, params):
+            return jax.tree.map(lambda old, new: jnp.float16(old + 0.1 * (new - old)), target_params, params)
+
+    class Odd(Greedy):
+        def actions(self, q, chance, legal=None):
+            return q.best()
+
+    class First(Uniform):
+        def draw(self, memory, words, stored, xp):
+            return words[:0, None] % xp.uint32(stored), None
+
+    @dataclass(frozen=True)
+    class Still(Controller):
+        def update(self, state, signals, operator):
+            return state._replace(parameter=signals.here.mean(axis=-1))
+"""
+
+
+@pytest.fixture
+def own_parts(tmp_path, monkeypatch):
+    (tmp_path / "own_parts.py").write_text(textwrap.dedent(PARTS))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("own_parts", None)
+
+
+def planned_part(role, spec, environment="gym/CartPole-v1", **values):
+    return planned_study(environment, "classic-control", "softmax(5)", [0], TINY | values | {f"recipe.{role}": spec})
+
+
+@pytest.mark.usefixtures("own_parts")
+@pytest.mark.parametrize("environment", ["gym/CartPole-v1", "minatar/breakout", "mdp/doors"])
+@pytest.mark.parametrize(
+    "more", [{}, {"recipe.returns": 3, "recipe.sampling": "prioritised", "recipe.target": "past(2)"}]
+)
+def test_a_part_of_ones_own_is_planned_with(environment, more):
+    assert dict(planned_part("gap", "own_parts:Half(0.25)", environment, **more).settings())["recipe.gap"]
+
+
+@pytest.mark.usefixtures("own_parts")
+@pytest.mark.parametrize(
+    ("role", "name", "fault"),
+    [
+        ("gap", "Absent", "an update fails: NotImplementedError: Absent must define penalty"),
+        ("gap", "Failing", r"an update fails: KeyError: 'gap' \(.*own_parts.py, line \d+\)"),
+        ("gap", "Concrete", r"an update fails: ConcretizationTypeError: .*own_parts.py, line \d+"),
+        ("gap", "Wide", "an update fails: "),
+        ("target", "Slow", "an update changes the shape or the dtype of what the learner carries"),
+        ("exploration", "Odd", "an update fails: AttributeError: .*best"),
+        ("sampling", "First", "an update fails: "),
+        ("controller", "Still", "an update changes the shape or the dtype"),
+    ],
+)
+def test_a_part_that_fails_is_refused_by_the_plan(role, name, fault):
+    with pytest.raises(ValueError, match=fault) as refused:
+        planned_part(role, f"own_parts:{name}")
+    assert f"recipe.{role} own_parts:{name}" in str(refused.value) and "\n" not in str(refused.value)
 
 
 @pytest.fixture
