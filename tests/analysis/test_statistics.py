@@ -2,9 +2,11 @@
 
 import itertools
 import time
+import warnings
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from softbellman.analysis.statistics import (
     bootstrap_interval,
@@ -13,7 +15,9 @@ from softbellman.analysis.statistics import (
     mean_interval,
     paired_difference,
     performance_profile,
+    permutation_test,
     probability_of_improvement,
+    simultaneous_differences,
 )
 
 NAN = np.nan
@@ -201,3 +205,58 @@ def test_pairing_removes_what_seeds_have_in_common():
     assert low > 0.5
     assert high < 1.5
     assert mean_interval(first)[0] < mean_interval(second)[1]  # apart, their intervals overlap
+
+
+@pytest.mark.parametrize(("others", "n", "value"), [(1, 9, 2.12), (3, 5, 2.59), (4, 5, 2.65), (2, 11, 2.32)])
+def test_several_operators_are_compared_by_dunnetts_tables(others, n, value):
+    """The critical values of Dunnett's table of 1964, two-sided at 5%."""
+    scores = [np.random.default_rng(number).normal(number, 1.0, size=n) for number in range(others + 1)]
+    pooled = np.mean([np.var(each, ddof=1) for each in scores]) ** 0.5
+    for own, (mean, (low, high), count) in zip(scores[1:], simultaneous_differences(scores), strict=True):
+        assert count == n and mean == pytest.approx(np.mean(own) - np.mean(scores[0])) == pytest.approx(
+            (low + high) / 2
+        )
+        assert (high - low) / 2 == pytest.approx(value * pooled * (2 / n) ** 0.5, rel=2.5e-3)
+
+
+@pytest.mark.parametrize("counts", [(3, 2, 5), (2, 2, 2, 2), (10, 4, 4, 7, 3)])
+def test_dunnetts_intervals_are_those_of_scipy(counts):
+    scores = [np.random.default_rng(number).normal(0.5 * number, 1.0, size=n) for number, n in enumerate(counts)]
+    with warnings.catch_warnings(action="ignore"):  # theirs may not converge wholly
+        expected = stats.dunnett(*scores[1:], control=scores[0], rng=1).confidence_interval(0.95)
+    got = [each.interval for each in simultaneous_differences(scores)]
+    np.testing.assert_allclose(np.transpose(got), [expected.low, expected.high], rtol=0.02, atol=0.02)
+
+
+def test_forty_operators_are_compared_in_no_time():
+    scores = [np.random.default_rng(number).normal(size=10) for number in range(40)]
+    start = time.process_time()
+    simultaneous_differences(scores)
+    assert time.process_time() - start < 2.0
+
+
+def test_comparisons_with_few_or_equal_scores():
+    first = np.array([1.0, 2.0, NAN])
+    got = simultaneous_differences([first, np.array([5.0, NAN, NAN]), np.array([NAN] * 3), np.array([3.0, 4.5, 3.0])])
+    assert got[0] == (3.5, None, 1) and got[1] == (None, None, 0)
+    assert got[2].mean == 2.0 and got[2].n == 2 and got[2].interval is not None
+    assert [each.interval for each in simultaneous_differences([first[:1], first, first])] == [None, None]
+    assert simultaneous_differences([np.ones(3), np.zeros(3), np.ones(3)]) == [(-1, (-1, -1), 3), (0, (0, 0), 3)]
+    again = [np.arange(5.0), np.arange(5.0) ** 2, np.arange(5.0) + 1]
+    assert simultaneous_differences(again) == simultaneous_differences(again)
+
+
+def test_the_permutation_test_agrees_with_all_exchanges():
+    rng = np.random.default_rng(3)
+    first, second = rng.normal(0.8, 1.0, size=7), rng.normal(size=7)
+    signs = np.array(list(itertools.product((1, -1), repeat=7)))
+    means = np.abs((signs * (first - second)).mean(axis=1))
+    expected = np.mean(means >= abs(np.mean(first - second)) - 1e-12)
+    assert permutation_test(first, second) == pytest.approx(expected)
+    assert permutation_test(np.append(first, NAN), np.append(second, 1.0)) == pytest.approx(expected)
+    assert permutation_test(first[:1], second[:1]) is None
+    assert permutation_test(first, first) == 1.0
+    many = rng.normal(size=(2, 30))
+    assert permutation_test(*many) == permutation_test(*many) and 0 < permutation_test(many[0] + 3, many[1]) < 0.001
+    with pytest.raises(ValueError, match="are not paired"):
+        permutation_test(first, second[:1])

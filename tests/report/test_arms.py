@@ -45,7 +45,8 @@ def test_sentences_part_names_that_have_commas_by_semicolons(ten):
     sentences = conclude(found)
     assert "All 10 arms learned: " in sentences[0]
     (more,) = (each for each in sentences if each.startswith("Scored a game more than max: "))
-    assert re.findall(r"(?:: |; )(.*?) by [\d.]+ \(", more) == NAMES[:0:-1]
+    assert re.findall(r"(?:: |; )(.*?) by [\d.]+ \(", more) == NAMES[:1:-1]
+    assert f"can be told from 5 seeds for {NAMES[1]} (" in " ".join(sentences)
     assert listed(["max", "a"]) == "max and a" and listed(["max, returns=3", "a"], "or") == "max, returns=3 or a"
 
 

@@ -14,7 +14,7 @@ from softbellman import report
 from softbellman.analysis.findings import Found, Row, find
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import summarise
-from softbellman.analysis.statistics import paired_difference
+from softbellman.analysis.statistics import paired_difference, simultaneous_differences
 from softbellman.envs import MissingExtra
 from softbellman.report import account, films
 from softbellman.report.conclusions import conclude
@@ -29,13 +29,14 @@ L17 = {("softmax(5)", 2): "failed", ("softmax(5)", 3): "failed", ("softmax(5)", 
 def found_of(random=None, **scores):
     """What is found in one environment from scores of runs, and no values."""
     names, arrays = list(scores), [np.array(values, float) for values in scores.values()]
-    rows = []
-    for name, own in zip(names, arrays, strict=True):
+    rows, several = [], len(names) > 2
+    corrected = [None, *simultaneous_differences(arrays)] if several else [None] * len(names)
+    for name, own, simultaneous in zip(names, arrays, corrected, strict=True):
         summary, known = summarise(own), ~np.isnan(own)
         missing = {"failed": int((~known).sum())} if not known.all() else {}
         difference = paired_difference(own, arrays[0]) if name != names[0] else None
         rows.append(
-            Row("g/a", name, summary.counted, len(own), missing, summary, summary, summary, difference, None, None)
+            Row("g/a", name, summary.counted, len(own), missing, *[summary] * 3, difference, None, None, simultaneous)
         )
     none = summarise(np.full(1, np.nan))
     label = "test score, mean of the last 10 test phases"
@@ -174,7 +175,18 @@ def test_plain_words_tell_learning_from_chance(scores, sentences):
 
 def test_many_comparisons_are_said_to_be_many():
     sentences = conclude(found_of(max=[1, 2, 3], b=[2, 3.1, 4], c=[0, 1.1, 2], d=[1, 2.1, 3], e=[1, 4, 1]))
-    assert sentences[-1] == "4 comparisons at 95%: up to 20% of studies without any true difference would show one."
+    assert sentences[-1].startswith(
+        "These 4 intervals hold all together at 95% (Dunnett's method, which takes the spread"
+    )
+    assert not any("together" in each for each in conclude(found_of(max=[1, 2, 3], b=[2, 3.1, 4])))
+
+
+def test_what_one_comparison_shows_four_together_may_not():
+    """With Student's interval each of five same differences could be told from nothing; Dunnett's are wider."""
+    scores = {"max": [0.0, 1, 2, 3, 4], **{name: [2.6, 3.6, 4.6, 5.6, 6.5] for name in "bcde"}}
+    alone, together = conclude(found_of(max=scores["max"], b=[2.6, 3.6, 4.6, 5.6, 6.5])), conclude(found_of(**scores))
+    assert alone == ["b scored 2.58 a game more than max (95% interval 2.52 to 2.64, 5 common seeds)."]
+    assert together[0].startswith("No difference in scores to max can be told from 5 seeds for b (+2.58, ")
 
 
 def test_values_are_compared_too(failures):
@@ -260,7 +272,7 @@ def test_l43_one_seed_is_a_line_without_a_band(tmp_path):
     assert "mean" in parts and "band" not in parts
     words = text_of(page)
     assert "One seed (n = 1) is behind each line: there is no spread to draw a band from." in words
-    assert "From 1 common seed no difference can be told" in words
+    assert "From 1 seed no difference can be told" in words
     assert {row["low"] for row in read(page.parent / "tables" / "curves.csv")} == {""}
     assert "nan" not in words.lower()
 

@@ -10,11 +10,13 @@ from softbellman.analysis.normalised import normalise
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Aggregate, Scores, Summary, aggregate, collect, summarise
 from softbellman.analysis.statistics import (
+    Difference,
     Interval,
-    Paired,
     improvement_interval,
     paired_difference,
+    permutation_test,
     probability_of_improvement,
+    simultaneous_differences,
 )
 from softbellman.config.arms import noun_of
 from softbellman.study.store import Study
@@ -35,6 +37,8 @@ class Row(NamedTuple):
         difference: `last_10` minus that of the study's first operator on common seeds; None for the first itself.
         improvement: probability that a run scores more than one of the first operator; None for the first itself.
         improvement_interval: its bootstrap interval.
+        simultaneous: the same over all runs, its interval Dunnett's, where there are several comparisons; else None.
+        permutation: p-value of a permutation test of `difference`.
     """
 
     environment: str
@@ -45,9 +49,16 @@ class Row(NamedTuple):
     last_10: Summary
     best: Summary
     last: Summary
-    difference: Paired | None
+    difference: Difference | None
     improvement: float | None
     improvement_interval: Interval | None
+    simultaneous: Difference | None = None
+    permutation: float | None = None
+
+    @property
+    def told(self) -> Difference | None:
+        """The difference that conclusions are drawn from: corrected for how many there are."""
+        return self.simultaneous or self.difference
 
 
 class Choice(NamedTuple):
@@ -65,7 +76,7 @@ class Choice(NamedTuple):
     way: str
     chosen: str
     scores: Summary
-    difference: Paired | None
+    difference: Difference | None
 
 
 class Found(NamedTuple):
@@ -88,7 +99,7 @@ class Found(NamedTuple):
     scores: np.ndarray
     label: str
     choices: list[Choice]
-    overestimation: list[tuple[str, Summary, Paired | None]]
+    overestimation: list[tuple[str, Summary, Difference | None]]
     random: Summary | None
     noun: str = "operator"
 
@@ -132,9 +143,11 @@ def find(records: Records, environment: str) -> Found:
     partial = under_way(records)
     by_summary = {name: collect(records, name, partial=partial) for name in ("last_10", "best", "last")}
     scores, game = by_summary["last_10"], by_summary["last_10"].games.index(environment)
-    baseline = scores.operators[0]
-    rows = []
-    for operator in scores.operators:
+    baseline, rows = scores.operators[0], []
+    corrected = [None] * 2
+    if len(scores.operators) > 2:
+        corrected = [None, *simultaneous_differences([scores.of(each, environment) for each in scores.operators])]
+    for operator, simultaneous in zip(scores.operators, corrected, strict=False):
         own, first = scores.of(operator, environment), scores.of(baseline, environment)
         last_10, best, last = (summarise(each.of(operator, environment)) for each in by_summary.values())
         another = operator != baseline
@@ -151,6 +164,8 @@ def find(records: Records, environment: str) -> Found:
                 paired_difference(own, first) if another else None,
                 probability_of_improvement(own, first) if another else None,
                 improvement_interval(own, first) if another else None,
+                simultaneous,
+                permutation_test(own, first) if another else None,
             )
         )
     over = collect(records, "last_10", "overestimation", partial=partial)

@@ -49,21 +49,23 @@ def print_findings(findings: "Sequence[Found]") -> None:
                 _between(row, "last_10"),
                 _rounded(row["best"]),
                 _difference(row),
+                _rounded(row["permutation_p"]),
             )
             for row in of_operators([found])
         ]
         if found.random is not None and found.random.interval is not None:
             low, high = found.random.interval
-            rows.append(("random actions", "-", _rounded(found.random.mean), f"{low:.2f} to {high:.2f}", "-", "-"))
-        print_table((found.noun, "runs", "score", "95% interval", "best", f"minus {found.rows[0].operator}"), rows)
+            rows.append(("random actions", "-", _rounded(found.random.mean), f"{low:.2f} to {high:.2f}", *"---"))
+        print_table((found.noun, "runs", "score", "95% interval", "best", f"minus {found.rows[0].operator}", "p"), rows)
     print_lines([("score", "mean of a run's last 10 test phases, or of all if there are fewer, then over runs")])
 
 
 def _difference(row: Mapping[str, Any]) -> str:
-    interval = _between(row, "difference")
-    if row["difference"] is None:
+    name = "difference" if row["simultaneous"] is None else "simultaneous"  # the one that conclusions are drawn from
+    interval = _between(row, name)
+    if row[name] is None:
         return "-"
-    return f"{row['difference']:+.2f}" + (f" ({interval})" if interval != "-" else "")
+    return f"{row[name]:+.2f}" + (f" ({interval})" if interval != "-" else "")
 
 
 def _between(row: Mapping[str, Any], name: str) -> str:

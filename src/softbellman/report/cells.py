@@ -8,7 +8,7 @@ from typing import NamedTuple
 from softbellman.analysis.findings import Across, Found
 from softbellman.analysis.records import Record, Records
 from softbellman.analysis.scores import SUMMARIES, Summary, collect
-from softbellman.analysis.statistics import Interval, Paired
+from softbellman.analysis.statistics import Difference, Interval
 from softbellman.config.arms import noun_of
 from softbellman.report.pictures import look
 from softbellman.report.wording import decimals, ends, number, signed
@@ -62,7 +62,8 @@ def of_operators(found: Found, operators: dict[str, Operator]) -> list[Line]:
         cells = [
             Cell("runs", f"{row.counted} of {row.asked}"),
             _mean("last 10", row.last_10, digits),
-            _difference(baseline, row.difference, digits),
+            _difference(baseline, row.told, digits),
+            _value("permutation p", row.permutation, None, 3),
             _better(baseline, row.improvement, row.improvement_interval),
             _value("interquartile mean", row.last_10.interquartile_mean, row.last_10.interquartile_interval, digits),
             _mean("best", row.best, digits),
@@ -137,7 +138,7 @@ def _mean(label: str, summary: Summary, digits: int) -> Cell:
     return _value(label, summary.mean, summary.interval, digits)
 
 
-def _difference(baseline: str, paired: Paired | None, digits: int) -> Cell:
+def _difference(baseline: str, paired: Difference | None, digits: int) -> Cell:
     label = f"difference to {baseline}"
     if paired is None or paired.mean is None:
         return Cell(label, MISSING)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from softbellman.analysis.findings import Found
-from softbellman.analysis.statistics import Interval, Paired
+from softbellman.analysis.statistics import Difference, Interval
 from softbellman.config.arms import joined
 from softbellman.report.wording import count, decimals, ends, listed, number, signed
 
@@ -59,18 +59,21 @@ def conclude(found: Found) -> list[str]:
     sentences += _chance(found, digits)
     if len(rows) == 1:
         return [*sentences, _alone(found, digits), *_values(found)]
-    others = [(row.operator, row.difference) for row in rows if row.difference is not None]
+    others = [(row.operator, row.told) for row in rows if row.told is not None]
+    seed = "common seed" if len(others) == 1 else "seed"
     common = max(difference.n for _, difference in others)
     if common < 2:
         why = "one run shows no spread" if common else f"no seed counts both with {baseline} and with another"
         scores = [f"{row.operator} {number(row.last_10.mean, digits)}" for row in rows if row.last_10.mean is not None]
         shown = f" Scores a game were {joined(scores)}." if scores else ""
-        return [*sentences, f"From {count(common, 'common seed')} no difference can be told: {why}.{shown}"]
-    sentences += _compare(others, baseline, _SCORES, digits)
-    if len(others) > 1:
-        share = min(5 * len(others), 100)
+        return [*sentences, f"From {count(common, seed)} no difference can be told: {why}.{shown}"]
+    sentences += _compare(others, baseline, _SCORES, digits, seed)
+    known = sum(difference.interval is not None for _, difference in others)
+    if known > 1:
         sentences.append(
-            f"{len(others)} comparisons at 95%: up to {share}% of studies without any true difference would show one."
+            f"These {known} intervals hold all together at 95% (Dunnett's method, which takes the spread of all "
+            f"{found.noun}s for one): 5% of studies without any true difference would show one. The p-values in the "
+            "table are those of a paired permutation test, each for itself."
         )
     return sentences + _values(found)
 
@@ -121,7 +124,7 @@ def _values(found: Found) -> list[str]:
         told = f"lie {amount} {'above' if low > 0 else 'below'} what its policy goes on to obtain ("
     values = f"Values of {baseline} {told}{', '.join(_interval(_outward(first.interval), digits))})."
     differences = [(name, paired) for name, _, paired in others if paired is not None and paired.interval is not None]
-    sentences = [values, *_compare(differences, baseline, _VALUES, digits)]
+    sentences = [values, *_compare(differences, baseline, _VALUES, digits, "common seed")]
     if alien := [name for name, _, paired in others if paired is None]:
         sentences.append(
             f"Values of {listed(alien)} have another discount factor, clipping of rewards or gap, and are not compared "
@@ -130,7 +133,9 @@ def _values(found: Found) -> list[str]:
     return sentences
 
 
-def _compare(others: Sequence[tuple[str, Paired]], baseline: str, words: _Words, digits: int) -> list[str]:
+def _compare(
+    others: Sequence[tuple[str, Difference]], baseline: str, words: _Words, digits: int, seed: str
+) -> list[str]:
     """Says which differences to the baseline can be told, with their intervals, and which can't."""
     known = [(name, mean, interval, n) for name, (mean, interval, n) in others if mean is not None and interval]
     told = [(name, mean, interval, n) for name, mean, interval, n in known if not interval[0] <= 0 <= interval[1]]
@@ -140,7 +145,7 @@ def _compare(others: Sequence[tuple[str, Paired]], baseline: str, words: _Words,
         if len(told) <= MANY:
             sentences += [
                 words.one.format(name=name, amount=number(abs(mean), digits), more=more, baseline=baseline)
-                + f" ({', '.join(_interval(_outward(interval), digits))}, {count(n, 'common seed')})."
+                + f" ({', '.join(_interval(_outward(interval), digits))}, {count(n, seed)})."
                 for name, mean, interval, n in some
             ]
         elif some:
@@ -162,7 +167,9 @@ def _compare(others: Sequence[tuple[str, Paired]], baseline: str, words: _Words,
         )
     unknown = [name for name, paired in others if paired.interval is None]
     if unknown:
-        sentences.append(f"Of {listed(unknown)} nothing can be told: fewer than two seeds are common with {baseline}.")
+        sentences.append(
+            f"Of {listed(unknown)} nothing can be told: there are fewer than two {seed}s of it and of {baseline}."
+        )
     return sentences
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from softbellman.analysis.findings import Across, Found
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import SUMMARIES, Summary, collect
-from softbellman.analysis.statistics import Interval, Paired
+from softbellman.analysis.statistics import Difference, Interval
 from softbellman.report.pictures import Curves, Panel
 from softbellman.study.files import write_atomically
 
@@ -54,6 +54,8 @@ def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
                 "last_10_iqm": row.last_10.interquartile_mean,
                 **_ends("last_10_iqm", row.last_10.interquartile_interval),
                 **_paired("difference", row.difference),
+                **_paired("simultaneous", row.simultaneous),
+                "permutation_p": row.permutation,
                 "improvement": row.improvement,
                 **_ends("improvement", row.improvement_interval),
                 **_summary("overestimation", overestimation),
@@ -125,7 +127,7 @@ def _summary(name: str, summary: Summary) -> dict[str, float | None]:
     return {name: summary.mean, f"{name}_std": summary.std, **_ends(name, summary.interval)}
 
 
-def _paired(name: str, paired: Paired | None) -> dict[str, float | None]:
+def _paired(name: str, paired: Difference | None) -> dict[str, float | None]:
     mean, interval, n = paired or (None, None, None)
     return {name: mean, **_ends(name, interval), f"{name}_seeds": n}
 
