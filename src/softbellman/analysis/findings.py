@@ -144,10 +144,10 @@ def find(records: Records, environment: str) -> Found:
     by_summary = {name: collect(records, name, partial=partial) for name in ("last_10", "best", "last")}
     scores, game = by_summary["last_10"], by_summary["last_10"].games.index(environment)
     baseline, rows = scores.operators[0], []
-    corrected = [None] * 2
-    if len(scores.operators) > 2:
+    corrected = [None] * len(scores.operators)
+    if len(corrected) > 2:
         corrected = [None, *simultaneous_differences([scores.of(each, environment) for each in scores.operators])]
-    for operator, simultaneous in zip(scores.operators, corrected, strict=False):
+    for operator, simultaneous in zip(scores.operators, corrected, strict=True):
         own, first = scores.of(operator, environment), scores.of(baseline, environment)
         last_10, best, last = (summarise(each.of(operator, environment)) for each in by_summary.values())
         another = operator != baseline

@@ -269,7 +269,7 @@ def _critical_value(first: int, others: tuple[int, ...], freedom: int, level: fl
         return float(np.sum(weights * inside)) - level
 
     alone, apart = (_student(1 - (1 - level) / (2 * n), freedom) for n in (1, len(others)))  # Bonferroni's, at most
-    return alone if len(others) == 1 else float(optimize.brentq(excess, alone, apart + 1e-6))
+    return alone if len(others) == 1 else float(optimize.root_scalar(excess, bracket=(alone, apart + 1e-6)).root)
 
 
 def _differences(first: np.ndarray, second: np.ndarray) -> np.ndarray:

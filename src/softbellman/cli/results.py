@@ -55,7 +55,7 @@ def print_findings(findings: "Sequence[Found]") -> None:
         ]
         if found.random is not None and found.random.interval is not None:
             low, high = found.random.interval
-            rows.append(("random actions", "-", _rounded(found.random.mean), f"{low:.2f} to {high:.2f}", *"---"))
+            rows.append(("random actions", "-", _rounded(found.random.mean), f"{low:.2f} to {high:.2f}", "-", "-", "-"))
         print_table((found.noun, "runs", "score", "95% interval", "best", f"minus {found.rows[0].operator}", "p"), rows)
     print_lines([("score", "mean of a run's last 10 test phases, or of all if there are fewer, then over runs")])
 
