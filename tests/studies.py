@@ -121,6 +121,7 @@ def synthetic(
     ends: Mapping[tuple[str, int], str] | None = None,
     values: Mapping[str, Any] | None = None,
     random: float | None = None,
+    preset: str = "paper-atari",
 ) -> Study:
     """Makes a study whose operators score 4, 6, 8, ... a game in the end, with seeds half a point apart.
 
@@ -134,8 +135,9 @@ def synthetic(
         ends: how the run of an operator and a seed stands if it did not finish: it has half of the phases.
         values: columns of `metrics.csv` that are the same in each row.
         random: the random policy's score in every game; None: it was not played.
+        preset: the preset that the study was trained with.
     """
-    config = configs.preset("paper-atari").config
+    config = configs.preset(preset).config
     for name, value in (("loop.steps", phases * EPOCH), ("loop.epoch_steps", EPOCH)):
         config = configs.replaced(config, name, value)
     facts = {environment: {"environment": environment, "num_actions": 6} for environment in environments}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from softbellman.analysis.curves import align, collect_curves, mean_band
+from softbellman.analysis.curves import Band, align, collect_curves, mean_band
 from softbellman.analysis.findings import Found, across, find_all, under_way
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Scores
@@ -24,6 +24,7 @@ from softbellman.report import page, pictures
 from softbellman.report.films import film_best
 from softbellman.report.page import Picture, Section
 from softbellman.report.pictures import Curves, Panel, panels
+from softbellman.report.published import NOTE, published_curve
 from softbellman.report.svg import alone, svg_text
 from softbellman.report.tables import of_operators, write_tables
 from softbellman.study.files import write_atomically
@@ -126,9 +127,14 @@ def _pictures(records: Records, found: Found, curves: dict[Panel, list[Curves]],
             )
             continue
 
-        def draw(axis: Any, name: str, panel: Panel = panel, shown: list[Curves] = shown) -> str:
-            cut = pictures.draw_panel(axis, panel, shown, unit, name=name, each_seed=True)
-            return "A band that reaches the edge goes on beyond it." if cut else ""
+        behind = published_curve(environment, records.study.config) if panel.column == "test_return" else None
+
+        def draw(
+            axis: Any, name: str, panel: Panel = panel, shown: list[Curves] = shown, behind: Band | None = behind
+        ) -> str:
+            cut = pictures.draw_panel(axis, panel, shown, unit, name=name, each_seed=True, behind=behind)
+            beyond = "A band that reaches the edge goes on beyond it." if cut else ""
+            return " ".join(filter(None, [beyond, NOTE if behind else ""]))
 
         operators = [(curve.number, records.study.operators[curve.number]) for curve in shown]
         made.append(

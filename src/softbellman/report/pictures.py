@@ -143,7 +143,14 @@ def draw_curves(studies: Sequence[Records], path: str | Path) -> Path:
 
 
 def draw_panel(
-    axis: Any, panel: Panel, curves: Iterable[Curves], unit: str, *, name: str = "", each_seed: bool = False
+    axis: Any,
+    panel: Panel,
+    curves: Iterable[Curves],
+    unit: str,
+    *,
+    name: str = "",
+    each_seed: bool = False,
+    behind: Band | None = None,
 ) -> bool:
     """Draws one quantity: for each operator its mean with a band, or without one a line for each seed.
 
@@ -154,11 +161,16 @@ def draw_panel(
         unit: the label of the x axis.
         name: names the parts, `<name>.o<operator>.<part>`, by which a page finds them in the SVG.
         each_seed: draws thin lines for the seeds also where there is a mean.
+        behind: a curve that is drawn in grey behind all others.
 
     Returns:
         True if a band is wider than what is shown, which is the range of the seeds' lines.
     """
     shown, bands = [], []
+    if behind is not None:
+        axis.plot(behind.x, behind.mean, color="0.55", linewidth=1.8, zorder=1)
+        axis.fill_between(behind.x, behind.low, behind.high, color="0.55", alpha=0.2, linewidth=0, zorder=1)
+        shown += [behind.low, behind.high]
     for number, seeds, band in curves:
         colour = look(number)
         for seed, (x, y) in seeds.items():
