@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from softbellman.running import compare as module
-from softbellman.running.here import Here
-from softbellman.running.local import Local
+from softbellman.running.engines.here import Here
+from softbellman.running.engines.local import Local
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 
@@ -122,7 +122,7 @@ def test_l48_a_study_json_alone_reruns_the_comparison_as_it_was_made(compared, s
         in_this_process(engine, tasks, on_event, check)
 
     monkeypatch.setattr(Local, "train", noted)
-    monkeypatch.setattr("softbellman.running.engines.available_cores", lambda: 2)
+    monkeypatch.setattr("softbellman.running.engines.contract.available_cores", lambda: 2)
     Path("again").mkdir()
     shutil.copy(compared[0] / "study.json", "again")
     code, _, errors = softbellman("resume", "again")

@@ -7,7 +7,7 @@ import pytest
 from softbellman.paper import budget
 from softbellman.paper.grid import SCALES
 from softbellman.paper.views import VIEWS
-from softbellman.running.local import Local
+from softbellman.running.engines.local import Local
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import write_error

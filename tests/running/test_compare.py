@@ -21,9 +21,9 @@ from softbellman.running import group_training as groups
 from softbellman.running.compare import train_comparison
 from softbellman.running.comparison import Resources, prepare, resources_for
 from softbellman.running.engines import Event
-from softbellman.running.here import Here
+from softbellman.running.engines.here import Here
+from softbellman.running.engines.local import Local
 from softbellman.running.launch import outcome
-from softbellman.running.local import Local
 from softbellman.running.plan import Plan
 from softbellman.running.worker import work
 from softbellman.study.groups import open_group
@@ -417,7 +417,7 @@ def test_frames_that_are_not_as_many_steps_everywhere_are_refused(monkeypatch):
 
 
 def test_l27_what_a_comparison_was_begun_with_it_goes_on_with(compared, monkeypatch):
-    monkeypatch.setattr("softbellman.running.engines.available_cores", lambda: 8)
+    monkeypatch.setattr("softbellman.running.engines.contract.available_cores", lambda: 8)
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     assert resources_for(15) == Resources(8, 1)
     assert resources_for(15, begun=compared) == Resources(4, 2)

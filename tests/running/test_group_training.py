@@ -12,7 +12,7 @@ import pytest
 
 from softbellman import config as configs
 from softbellman import operators as ops
-from softbellman.running.here import Here
+from softbellman.running.engines.here import Here
 from softbellman.running.launch import find_work, launch
 from softbellman.running.progress import Silent
 from softbellman.study.files import load_params

@@ -14,14 +14,12 @@ from softbellman.config.arms import Arm, as_arm, joined, key_of, noun_of, requir
 from softbellman.envs import is_device
 from softbellman.memory import available_memory, require_memory
 from softbellman.operators.spec import plain
-from softbellman.references import found
 from softbellman.running.build import spelled_arm
 from softbellman.running.elsewhere import require_elsewhere
-from softbellman.running.engines import HERE, LOCAL, Engine, share, xla_flags
-from softbellman.running.here import Here
+from softbellman.running.engines import HERE, LOCAL, Engine, Local, share, xla_flags
+from softbellman.running.engines.named import make_engine, require_engine
 from softbellman.running.jax_settings import require_flags
 from softbellman.running.launch import Work, find_work
-from softbellman.running.local import Local
 from softbellman.running.plan import Plan, check_in_training, check_seeds, plan
 from softbellman.study.groups import open_groups
 from softbellman.study.matching import require_within
@@ -273,37 +271,6 @@ def _told_of(arm: Arm) -> Iterator[None]:
         raise kind(f"arm {arm}: {error}") from error.__cause__ or error
 
 
-def make_engine(spec: str, capacity: int) -> Engine:
-    """Make an engine.
-
-    Args:
-        spec: `local`, processes on this machine; `here`, this process; or `module:function`, which makes one of a
-            user's own for a capacity.
-        capacity: groups that are to train at once.
-
-    Raises:
-        ValueError: for a name that leads to none.
-    """
-    if spec == HERE:
-        return Here()
-    if spec == LOCAL:
-        return Local(capacity)
-    if ":" not in spec:
-        raise ValueError(f"unknown engine {spec!r}; there are {LOCAL}, {HERE}, and module:function for one of your own")
-    engine = found(spec, "engine")(capacity)
-    return _require_engine(engine, f"engine {spec} makes a {type(engine).__name__}, which")
-
-
-def _require_engine(engine: Any, subject: str) -> Engine:
-    """Refuse what is no engine, before anything relies on it."""
-    if not callable(getattr(engine, "train", None)):
-        raise ValueError(f"{subject} has no train(tasks, on_event, check)")
-    missing = [name for name in ("capacity", "process_bytes", "spec") if not hasattr(engine, name)]
-    if missing:
-        raise ValueError(f"{subject} has no {', '.join(missing)}; see softbellman.running.engines.Engine")
-    return engine
-
-
 def resources_for(
     cells: int,
     workers: int | None = None,
@@ -341,7 +308,7 @@ def resources_for(
     flags = xla_flags(recorded, deterministic=deterministic)
     require_flags(flags)
     if not isinstance(engine, str):
-        workers = _require_engine(engine, f"engine {type(engine).__name__}").capacity
+        workers = require_engine(engine, f"engine {type(engine).__name__}").capacity
     workers, threads = share(cells, workers, recorded.get("threads") if threads is None else threads)
     if engine == LOCAL:
         return Resources(workers, threads, flags)

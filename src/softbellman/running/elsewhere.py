@@ -11,7 +11,7 @@ from softbellman import envs
 from softbellman.config import Config
 from softbellman.envs.options import EnvOptions
 from softbellman.references import REMEDY, found, is_reference
-from softbellman.running.local import python_path
+from softbellman.running.engines.local import python_path
 
 _made_elsewhere: set[str] = set()  # what a process of its own could make, as it was asked for
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO
 
-from softbellman.running.engines import LOCAL, Event, OnEvent, Task
+from softbellman.running.engines.contract import LOCAL, Event, OnEvent, Task
 from softbellman.running.stopping import EXIT_CODE
 
 POLL = 0.2  # seconds between two looks at whether to stop

@@ -12,9 +12,8 @@ import time
 
 import pytest
 
-from softbellman.running import engines, local
-from softbellman.running.engines import DETERMINISTIC, Task, share, xla_flags
-from softbellman.running.local import Local
+from softbellman.running.engines import DETERMINISTIC, Task, contract, local, share, xla_flags
+from softbellman.running.engines.local import Local
 
 # A worker that does what its group is named after; `say` tells an event.
 WORKER = """
@@ -116,7 +115,7 @@ def test_l27_threads_and_the_way_to_modules_reach_the_workers(trained, monkeypat
 
 
 def test_l27_cores_are_shared_out(monkeypatch):
-    monkeypatch.setattr(engines, "available_cores", lambda: 8)
+    monkeypatch.setattr(contract, "available_cores", lambda: 8)
     assert share(15, None, None) == (8, 1)
     assert share(15, 4, None) == (4, 2)
     assert share(15, 3, None) == (3, 2)
@@ -267,7 +266,7 @@ def test_a_worker_whose_parent_does_not_wait_leaves_at_once(process):
 PARENT = """
     import sys
     from pathlib import Path
-    from softbellman.running import local
+    from softbellman.running.engines import local
     from softbellman.running.engines import Task
 
     def say(task, event):

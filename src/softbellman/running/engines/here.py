@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from softbellman.running.engines import HERE, Event, OnEvent, Task
+from softbellman.running.engines.contract import HERE, Event, OnEvent, Task
 from softbellman.running.stopping import EXIT_CODE, Stopped
 from softbellman.running.worker import work
 
