@@ -82,8 +82,8 @@ def created(folder, planned):
 
 def train(study, *, on_note=lambda text: None, **options):
     """Trains all runs of a study in this process as one group, from where it stands to its end."""
-    with study.locked() as weaker:
-        for each in weaker:
+    with study.locked() as lease:
+        for each in lease.notes:
             on_note(each)
         group = next(iter(open_groups(study)), None)
         if all(read_status(run) in OVER for run in study.runs):

@@ -314,7 +314,7 @@ def test_l17_the_same_in_processes_one_of_which_is_killed(tmp_path, monkeypatch)
 
 
 def test_l17_l34_a_study_is_trained_by_one_process_at_a_time(compared):
-    with compared.locked(), pytest.raises(ValueError, match=rf"trained by another process \(process {os.getpid()}\)"):
+    with compared.locked(), pytest.raises(ValueError, match=rf"trained by another process \(process {os.getpid()} on "):
         trained(compared.path)
 
 
@@ -334,7 +334,7 @@ def test_l17_of_two_that_make_one_directory_at_the_same_moment_one_is_refused(tm
     made = [each for each in came if isinstance(each, int)]
     assert len(made) == 1 and Study(tmp_path / "study").seeds == made
     assert all("is there already and nothing is overwritten" in each for each in came if isinstance(each, str))
-    assert {path.name for path in (tmp_path / "study").iterdir()} == {"study.json", ".lock"}
+    assert {path.name[:6] for path in (tmp_path / "study").iterdir()} == {"study.", ".lock."}
 
 
 def test_the_same_comparison_has_the_same_directory_whatever_its_seeds_and_another_has_another():

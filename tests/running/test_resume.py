@@ -1,7 +1,6 @@
 """A study goes on after a stop of any kind as if there had been none, and says so where it can't."""
 
 import errno
-import fcntl
 import json
 import os
 import re
@@ -363,7 +362,7 @@ def test_a_loss_that_is_not_finite_marks_the_run_and_says_where_its_last_good_st
 
 
 def test_l34_a_second_process_is_refused(begun):
-    with begun.locked(), pytest.raises(ValueError, match=rf"trained by another process \(process {os.getpid()}\)"):
+    with begun.locked(), pytest.raises(ValueError, match=rf"trained by another process \(process {os.getpid()} on "):
         train_study(Study(begun.path))
 
 
@@ -378,7 +377,7 @@ def test_l34_a_dead_process_holds_no_lock(begun):
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "locked\n"
-    with pytest.raises(ValueError, match=f"another process .process {process.pid}."), begun.locked():
+    with pytest.raises(ValueError, match=f"another process .process {process.pid} on "), begun.locked():
         pass
     process.kill()
     process.communicate()
@@ -386,7 +385,7 @@ def test_l34_a_dead_process_holds_no_lock(begun):
         pass
 
 
-def test_a_file_system_without_links_locks_and_syncs_will_do_and_each_weakness_is_told_once(
+def test_a_file_system_without_links_locks_and_syncs_will_do_and_what_is_weaker_is_told_once(
     tmp_path, undisturbed, monkeypatch
 ):
     def lacking(code):
@@ -401,14 +400,12 @@ def test_a_file_system_without_links_locks_and_syncs_will_do_and_each_weakness_i
 
     monkeypatch.setattr(os, "link", lacking(errno.EPERM))
     monkeypatch.setattr(os, "fsync", sync)
-    monkeypatch.setattr(fcntl, "flock", lacking(errno.ENOLCK))
     study, notes = study_of(tmp_path / "study", AT_EVERY_STEP, seeds=(0, 3)), []
     with pytest.raises(Killed):
         train_study(study, on_progress=killed_at(257), on_note=notes.append)
-    assert len(notes) == 2 and "has no locks" in notes[0] and "can't sync directories" in notes[1]
+    assert len(notes) == 1 and "can't sync directories" in notes[0]
     train_study(study)
     assert_equal(study, undisturbed)
-    assert not list(study.path.rglob(".lock.held"))
 
 
 # ----------------------------------------------------------------------------------------------------------- signals

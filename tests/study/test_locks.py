@@ -1,127 +1,255 @@
-"""One process at a time, also where the file system has no locks of its own."""
+"""One process at a time, on one machine and between machines: those gone hold nothing, those alive lose nothing."""
 
 import errno
-import fcntl
 import json
 import os
-import re
 import resource
+import shutil
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from softbellman.study.locks import CLAIM, Held, locked
+from softbellman.study import locks
+from softbellman.study.locks import Held, Lost, locked
 
-NO_LOCKS = [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL]
+HOLDER = """
+    import json, sys, time
+    from pathlib import Path
+    from softbellman.study import locks
+
+    locks.BEAT = 0.1
+    facts = locks._facts
+    locks._facts = lambda pid: facts(pid) | json.loads(sys.argv[2])
+    with locks.locked(Path(sys.argv[1])) as lease:
+        print("locked", flush=True)
+        while True:
+            time.sleep(0.1)
+            try:
+                lease.confirm()
+            except locks.Lost as error:
+                print(error, flush=True)
+                break
+"""
+ELSEWHERE = {"space": "another boot, or another container", "host": "node7"}
 
 
-def without_locks(monkeypatch, code=errno.ENOLCK):
-    def flock(*_):
-        raise OSError(code, os.strerror(code))
+@pytest.fixture
+def holder(tmp_path):
+    """Begins a process that holds the lock of a directory, on this machine or, as it says, on another."""
+    begun = []
 
-    monkeypatch.setattr(fcntl, "flock", flock)
+    def begin(facts):
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path), json.dumps(facts)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        begun.append(process)
+        assert process.stdout.readline() == "locked\n"
+        return process
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
-def test_with_locks_nothing_is_weaker_and_a_second_process_is_refused(tmp_path):
-    with locked(tmp_path) as weaker:
-        assert weaker == [] and os.listdir(tmp_path) == [".lock"]
-        with pytest.raises(Held, match=rf"trained by another process \(process {os.getpid()}\)"), locked(tmp_path):
-            pass
+def lease_of(folder):
+    return max(folder.glob(".lock.*"), key=lambda path: int(path.name.split(".")[2]))
 
 
-@pytest.mark.parametrize("code", NO_LOCKS, ids=errno.errorcode.get)
-def test_without_locks_a_file_keeps_others_out_and_that_is_said(code, tmp_path, monkeypatch):
-    without_locks(monkeypatch, code)
-    with locked(tmp_path) as weaker:
-        assert len(weaker) == 1 and "has no locks; .lock.held there says who trains" in weaker[0]
+def beating(folder):
+    return [thread for thread in threading.enumerate() if str(folder) in thread.name]
+
+
+def test_a_second_process_is_refused_and_a_lock_given_back_is_free(tmp_path):
+    with locked(tmp_path) as lease:
+        assert lease.notes == [] and os.listdir(tmp_path) == [".lock.1"]
+        said = rf"trained by another process \(process {os.getpid()} on "
         for _ in range(2):
-            said = rf"process {os.getpid()} on .*\.lock\.held; if it is over, remove that file"
             with pytest.raises(Held, match=said), locked(tmp_path):
                 pass
-        waited = []
+    assert os.listdir(tmp_path) == [".lock.1.free"]
+    with locked(tmp_path):
+        assert os.listdir(tmp_path) == [".lock.2"]
 
-        def until_told(holder):
-            waited.append(holder)
-            if len(waited) == 3:
-                raise InterruptedError
 
-        with pytest.raises(InterruptedError), locked(tmp_path, until_told):
-            pass
-        assert len(waited) == 3 and waited[0].startswith(f"process {os.getpid()} on ")
-    assert not (tmp_path / CLAIM).exists()
-    with locked(tmp_path):  # free again
+def test_who_waits_is_told_who_holds_it_and_may_stop_to_wait(tmp_path):
+    waited = []
+
+    def until_told(holder):
+        waited.append(holder)
+        if len(waited) == 3:
+            raise InterruptedError
+
+    with locked(tmp_path), pytest.raises(InterruptedError), locked(tmp_path, until_told):
         pass
+    assert len(waited) == 3 and waited[0].startswith(f"process {os.getpid()} on ")
 
 
-def test_a_lock_that_fails_for_another_reason_is_an_error(tmp_path, monkeypatch):
-    without_locks(monkeypatch, errno.EIO)
-    with pytest.raises(OSError, match="Input/output error"), locked(tmp_path):
-        pass
-    assert not (tmp_path / CLAIM).exists()
+def test_of_many_at_once_one_has_it_at_a_time(tmp_path):
+    inside, most, turns = [], [], []
+
+    def take(number):
+        for _ in range(5):
+            with locked(tmp_path, lambda _: time.sleep(0.001)):
+                inside.append(number)
+                most.append(len(inside))
+                time.sleep(0.001)
+                inside.remove(number)
+                turns.append(number)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(take, range(8)))
+    assert set(most) == {1} and len(turns) == 40
 
 
-def test_without_locks_a_killed_process_is_in_nobodys_way_and_a_live_one_is(tmp_path, monkeypatch):
-    code = f"""
-        import errno, fcntl, time
-        from pathlib import Path
-        from softbellman.study.locks import locked
-
-        def flock(*_):
-            raise OSError(errno.ENOLCK, "none")
-
-        fcntl.flock = flock
-        with locked(Path({str(tmp_path)!r})):
-            print("locked", flush=True)
-            time.sleep(60)
-    """
-    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "locked\n"
-    without_locks(monkeypatch)
+def test_a_killed_process_of_this_machine_is_in_nobodys_way_at_once(holder, tmp_path):
+    process = holder({})
     with pytest.raises(Held, match=f"process {process.pid} on "), locked(tmp_path):
         pass
     process.kill()
-    process.communicate()
+    process.wait()
+    began = time.monotonic()
     with locked(tmp_path):
-        assert json.loads((tmp_path / CLAIM).read_text())["pid"] == os.getpid()
+        assert time.monotonic() - began < locks.LEASE / 4
+
+
+def test_one_of_this_machine_that_sleeps_keeps_its_lock(holder, tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "LEASE", 0.3)
+    process = holder({})
+    process.send_signal(signal.SIGSTOP)
+    until = time.monotonic() + 1
+
+    def wait(_):
+        if time.monotonic() > until:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError), locked(tmp_path, wait):
+        pass
+
+
+def test_one_of_another_machine_that_lives_keeps_its_lock(holder, tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "LEASE", 2.0)
+    process, until = holder(ELSEWHERE), time.monotonic() + 4
+    with pytest.raises(Held, match=f"process {process.pid} on node7"), locked(tmp_path):  # seen to live
+        pass
+
+    def wait(_):
+        if time.monotonic() > until:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError), locked(tmp_path, wait):
+        pass
+
+
+def test_one_of_another_machine_that_died_holds_it_for_a_lease_and_no_longer(holder, tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "LEASE", 1.0)
+    process = holder(ELSEWHERE)
+    process.kill()
+    process.wait()
+    began = time.monotonic()
+    with locked(tmp_path):
+        assert 1.0 <= time.monotonic() - began < 10
+        assert [path.name for path in tmp_path.iterdir()] == [".lock.2"]
+
+
+def test_one_that_was_cut_off_finds_out_before_it_writes_again(holder, tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "LEASE", 1.0)
+    process = holder(ELSEWHERE)
+    process.send_signal(signal.SIGSTOP)
+    with locked(tmp_path):
+        process.send_signal(signal.SIGCONT)
+        assert "another process has taken over" in process.stdout.readline()
+        assert process.wait() == 0
+        with pytest.raises(Held), locked(tmp_path):  # giving back what was lost takes nothing from its holder
+            pass
+
+
+def test_a_lease_that_is_lost_is_known_without_a_look(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "BEAT", 0.01)
+    with locked(tmp_path) as lease:
+        lease.check()
+        lease_of(tmp_path).unlink()
+        (thread,) = beating(tmp_path)
+        thread.join(10)
+        with pytest.raises(Lost, match="silent for over"):
+            lease.check()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ETIMEDOUT, errno.EACCES])
+def test_a_file_system_that_does_not_answer_takes_no_lock(code, tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(code, os.strerror(code))
+
+    with locked(tmp_path) as lease:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "utime", fails)
+            with pytest.raises(OSError, match=re_of(code)):
+                lease.confirm()
+            lease.check()
+        lease.confirm()
+
+
+def re_of(code):
+    return rf"\[Errno {code}\]"
 
 
 @pytest.mark.parametrize(
-    ("changes", "taken"),
+    ("changes", "is_over"),
     [
         ({"began": "1"}, True),  # the number was given to another process since
-        ({"space": "another boot, or another container"}, False),
+        ({"file": 1}, True),  # a copy of the study, made while it was trained
+        ({"pid": 2**22 + 1}, True),
+        ({"space": "another boot"}, False),
         ({"space": "another boot", "began": "1", "pid": 2**22 + 1}, False),
+        ({"space": ""}, False),  # a system that does not tell
     ],
 )
-def test_without_locks_only_what_is_known_to_be_over_is_taken(changes, taken, tmp_path, monkeypatch):
-    without_locks(monkeypatch)
+def test_only_what_is_known_to_be_over_is_taken_at_once(changes, is_over, tmp_path, monkeypatch):
     with locked(tmp_path):
-        facts = json.loads((tmp_path / CLAIM).read_text())
-    (tmp_path / CLAIM).write_text(json.dumps(facts | changes))
-    if taken:
-        with locked(tmp_path):
-            assert json.loads((tmp_path / CLAIM).read_text()) == facts
-        return
-    with pytest.raises(Held, match="if it is over, remove that file"), locked(tmp_path):
+        path = lease_of(tmp_path)
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        holder = locks._newest(tmp_path)
+        assert holder is not None and holder.is_over == is_over
+        path.unlink()
+
+
+def test_a_copy_of_a_directory_is_free_while_the_other_is_trained(tmp_path):
+    (tmp_path / "one").mkdir()
+    with locked(tmp_path / "one"):
+        shutil.copytree(tmp_path / "one", tmp_path / "two")
+        with locked(tmp_path / "two"):
+            pass
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '"x"', '{"pid": "x", "host": 3}', '{"pid": 1}'])
+def test_a_file_that_cant_be_read_is_in_the_way_for_a_lease_and_no_longer(content, tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "LEASE", 0.3)
+    (tmp_path / ".lock.4").write_text(content)
+    began, said = time.monotonic(), []
+    with locked(tmp_path, said.append):
+        assert time.monotonic() - began >= 0.3 and os.listdir(tmp_path) == [".lock.5"]
+    assert f"not known which, by {tmp_path / '.lock.4'}" in said[0]
+
+
+def test_who_comes_late_with_an_old_belief_takes_nothing(tmp_path):
+    with locked(tmp_path) as first:
         pass
-    (tmp_path / CLAIM).unlink()
-    with locked(tmp_path):
-        pass
+    with locked(tmp_path) as third:
+        assert locks._claim(tmp_path, 1) is None and locks._claim(tmp_path, 2) is None
+        third.confirm()
+        assert first is not third and os.listdir(tmp_path) == [".lock.2"]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '"x"'])
-def test_without_locks_a_file_that_cant_be_read_says_what_to_do(content, tmp_path, monkeypatch):
-    without_locks(monkeypatch)
-    (tmp_path / CLAIM).write_text(content)
-    said = re.escape(f"by {tmp_path / CLAIM}; if it is over, remove that file")
-    with pytest.raises(Held, match=said), locked(tmp_path):
-        pass
-
-
-def test_without_locks_a_full_disk_leaves_no_claim(tmp_path, monkeypatch):
-    without_locks(monkeypatch)
+def test_a_full_disk_leaves_no_lease(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # no file can be written
     try:
@@ -129,4 +257,23 @@ def test_without_locks_a_full_disk_leaves_no_claim(tmp_path, monkeypatch):
             pass
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert not (tmp_path / CLAIM).exists()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lease_given_back_is_touched_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "BEAT", 0.001)
+    for _ in range(50):
+        with locked(tmp_path):
+            pass
+    assert [path.name for path in tmp_path.iterdir()] == [".lock.50.free"]
+    for thread in beating(tmp_path):
+        thread.join(10)
+    assert not beating(tmp_path)
+
+
+def test_a_directory_that_is_removed_is_not_made_again(tmp_path):
+    folder = tmp_path / "group"
+    folder.mkdir()
+    with locked(folder):
+        shutil.rmtree(folder)
+    assert not folder.exists()

@@ -1,7 +1,6 @@
 """What a study leaves on disk can be read, is never half written and never overwritten."""
 
 import errno
-import fcntl
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 from softbellman import operators as ops
 from softbellman.config import Arm, Config
 from softbellman.operators.spec import plain
+from softbellman.study import locks
 from softbellman.study.files import load_params, read_metrics, save_params, write_atomically
 from softbellman.study.provenance import changes, provenance
 from softbellman.study.runs import RunPath
@@ -107,20 +107,21 @@ def test_nothing_is_overwritten(tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-@pytest.mark.parametrize("leftover", [".lock", ".lock.held", ".study.json.123"])
-def test_what_a_try_left_that_could_not_be_completed_is_in_nobodys_way(leftover, tmp_path):
+@pytest.mark.parametrize("leftover", [".lock.1", ".lock.12.free", ".study.json.123"])
+def test_what_a_try_left_that_could_not_be_completed_is_in_nobodys_way(leftover, tmp_path, monkeypatch):
+    monkeypatch.setattr("softbellman.study.locks.LEASE", 0.3)
     (tmp_path / leftover).touch()
     created(tmp_path)
 
 
-@pytest.mark.parametrize("failing", ["mkdir", "fsync", "replace", "flock", "write"])
+@pytest.mark.parametrize("failing", ["mkdir", "fsync", "replace", "_claim", "write"])
 def test_a_study_that_cant_be_made_says_why_and_what_to_do_and_leaves_nothing_in_the_way(failing, tmp_path):
     """A disk that is full or broken, at each step there is: the next try is as the first."""
 
     def fail(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    owner = {"mkdir": Path, "fsync": os, "replace": Path, "flock": fcntl, "write": checkpoint}[failing]
+    owner = {"mkdir": Path, "fsync": os, "replace": Path, "_claim": locks, "write": checkpoint}[failing]
     folder = tmp_path / "study"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(owner, "replacing" if failing == "write" else failing, fail)

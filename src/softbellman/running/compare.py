@@ -56,7 +56,7 @@ def train_comparison(
     if study_in(out) is None:
         made_with = provenance() | {"threads": str(resources.threads), "xla_flags": resources.xla_flags or None}
         Study.create(out, *asked, command, provenance=made_with, **_recorded(comparison, resources))
-    with Study(out).locked() as weaker:
+    with Study(out).locked() as lease:
         study = Study(out)  # as it is now that nobody else changes it
         require_within(study, *asked)
         _grow(study, comparison, command, resources)
@@ -65,7 +65,7 @@ def train_comparison(
         if work.sizes:
             runs = len(study.runs) - len(_left_as_they_are(study, comparison, work))
             progress = reporter(comparison.config.loop.steps * runs, runs, quiet=quiet)
-            for each in weaker:
+            for each in lease.notes:
                 progress.note(each)
             try:
                 launch(
@@ -74,6 +74,7 @@ def train_comparison(
                     engine=resources.trainer,
                     variables=resources.variables,
                     progress=progress,
+                    check=lease.check,
                     inexact=inexact,
                 )
                 measure_chance(study, progress.note)

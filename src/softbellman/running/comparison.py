@@ -17,7 +17,7 @@ from softbellman.operators.spec import plain
 from softbellman.running.build import spelled_arm
 from softbellman.running.elsewhere import require_elsewhere
 from softbellman.running.engines import HERE, LOCAL, Engine, Local, share, xla_flags
-from softbellman.running.engines.named import make_engine, require_engine
+from softbellman.running.engines.named import is_of_other_machines, make_engine, require_engine
 from softbellman.running.jax_settings import require_flags
 from softbellman.running.launch import Work, find_work
 from softbellman.running.plan import Plan, check_in_training, check_seeds, plan
@@ -53,6 +53,11 @@ class Resources(NamedTuple):
     def trainer(self) -> Engine:
         """The engine, a local one by default."""
         return self.engine or Local(self.workers)
+
+    @property
+    def memory(self) -> int | None:
+        """The bytes that all groups at once can take, of this machine unless the engine knows of others."""
+        return getattr(self.trainer, "memory", available_memory)()
 
     @property
     def variables(self) -> dict[str, str]:
@@ -155,7 +160,7 @@ class Comparison(NamedTuple):
         runs = [run for run in runs_of(out, self.environments, self.specs, self.seeds) if run.operator in wanted]
         found = find_work(runs, groups, self.group_width(workers), workers, retry_failed=retry_failed)
         needed = self.replay_bytes(found, workers) + min(workers, len(found.sizes)) * resources.trainer.process_bytes
-        require_memory(needed, available_memory(), "--workers, learner.replay_capacity or loop.block_width")
+        require_memory(needed, resources.memory, "--workers, learner.replay_capacity or loop.block_width")
         return found
 
     def replay_bytes(self, work: Work, workers: int) -> int:
@@ -282,8 +287,9 @@ def resources_for(
 ) -> Resources:
     """Decides what a comparison is trained with: as asked for, else as it was begun with, else from the cores.
 
-    A GPU trains one group at a time unless another number is asked for. In this process threads and flags are those
-    that JAX has loaded with.
+    A GPU trains one group at a time unless another number is asked for. On other machines each group has one
+    thread, and as many train at once as there is place for, unless asked otherwise. In this process threads and flags
+    are those that JAX has loaded with.
 
     Args:
         cells: how many runs there are.
@@ -298,15 +304,19 @@ def resources_for(
     """
     import jax
 
+    recorded = begun.record["provenance"] if begun else {}
+    flags = xla_flags(recorded, deterministic=deterministic)
+    require_flags(flags)
+    if isinstance(engine, str) and is_of_other_machines(engine):
+        each = share(cells, workers, threads or recorded.get("threads") or 1)[1]
+        made = make_engine(engine, workers, each)
+        return Resources(made.capacity, each, flags, made)
     if engine == HERE:
         if workers not in (None, 1):
             raise ValueError(f"workers ({workers}): one process trains one group at a time; leave engine {HERE} out")
         workers, threads = 1, threads or int(os.environ.get("NPROC") or available_cores())
     elif workers is None and jax.default_backend() != "cpu":
         workers = 1
-    recorded = begun.record["provenance"] if begun else {}
-    flags = xla_flags(recorded, deterministic=deterministic)
-    require_flags(flags)
     if not isinstance(engine, str):
         workers = require_engine(engine, f"engine {type(engine).__name__}").capacity
     workers, threads = share(cells, workers, recorded.get("threads") if threads is None else threads)

@@ -13,7 +13,7 @@ from softbellman.running.build import make_loop, obs_scale
 from softbellman.running.jax_settings import own_settings
 from softbellman.running.stopping import Stopped, StopRequests
 from softbellman.study.groups import Group
-from softbellman.study.locks import locked
+from softbellman.study.locks import Lease, Lost, locked
 from softbellman.study.provenance import changes, provenance
 from softbellman.study.sinks import Sinks
 from softbellman.study.store import Study
@@ -66,22 +66,33 @@ def train_group(
 
     Raises:
         Refused: its checkpoint is of other settings, the game under way can't be played again as it was, or another
-            process does not leave the group.
+            process does not leave the group, or has taken it over.
         Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
         Stopped: it was asked to stop by a signal; the state is saved, and the runs are marked so.
     """
-    with StopRequests(on_note) as stop, locked(group.path, _patience(stop, on_note)), ExitStack() as stack:
+    with StopRequests(on_note) as stop, locked(group.path, _patience(stop, on_note)) as lease, ExitStack() as stack:
         on_progress, on_row = _unfailing(on_progress, on_note), _unfailing(on_row, on_note)
-        training = _Training(study, group, on_row, on_note)
-        loop = training.begin(stack, on_resumed, inexact=inexact)
-        training.run(loop, stop, on_progress)
+        training = _Training(study, group, lease, on_row, on_note)
+        try:
+            loop = training.begin(stack, on_resumed, inexact=inexact)
+            training.run(loop, stop, on_progress)
+        except Lost as error:
+            raise Refused(str(error)) from error
 
 
 class _Training:
     """The training of a group: its files and its checkpoints."""
 
-    def __init__(self, study: Study, group: Group, on_row: Callable[..., None], on_note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        study: Study,
+        group: Group,
+        lease: Lease,
+        on_row: Callable[..., None],
+        on_note: Callable[[str], None],
+    ) -> None:
         self.group, self.config, self.on_row, self.on_note = group, study.config_of(group.runs[0]), on_row, on_note
+        self.lease = lease
         self.facts = study.record["environment_facts"].get(group.runs[0].environment, {})
         self.checkpoints = Checkpoints(group.path / "checkpoint", self.config.checkpoint.keep)
         self.provenance = provenance()
@@ -149,6 +160,7 @@ class _Training:
 
         def between_steps(done: int) -> None:
             stop.check()
+            self.lease.check()
             if time.monotonic() - self.saved_at >= self.config.checkpoint.minutes * 60:
                 self._save(loop)
             on_progress(done)
@@ -165,6 +177,7 @@ class _Training:
             raise
         finally:
             self._mark_diverged(loop)
+        self.lease.confirm()
         for writer in self.writers:
             writer.flush()  # what is not on disk by now is not finished
         for index, writer in enumerate(self.writers):
@@ -197,6 +210,7 @@ class _Training:
     def _write(self, write: Callable[[], Any], what: str | None = None) -> bool:
         """Writes, and says whether it could be done. A disk that is full now may not be so later."""
         try:
+            self.lease.confirm()
             write()
             return True
         except OSError as error:

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from softbellman import operators as ops
@@ -94,6 +94,7 @@ def launch(
     engine: Engine,
     variables: Mapping[str, str],
     progress: Reporter,
+    check: Callable[[], None] = lambda: None,
     inexact: bool = False,
 ) -> None:
     """Trains what a study lacks. Runs that fail or diverge end no other; how each ended is in its `status.json`.
@@ -108,6 +109,7 @@ def launch(
         engine: what trains groups.
         variables: of the environment that workers run in.
         progress: takes how it goes.
+        check: called several times a second; what it raises ends training as a signal does.
         inexact: goes on also where that can't be done exactly.
 
     Raises:
@@ -122,11 +124,16 @@ def launch(
     started = {"groups": len(groups), "workers": engine.capacity, "provenance": made_with}
     study.update(launches=[*study.record.get("launches", []), started])
     watch = _Watch(study, groups, progress)
+
+    def check_all() -> None:
+        stop.check()
+        check()
+
     with StopRequests(progress.note) as stop:
         while groups:
             groups.sort(key=lambda group: -len(group.runs))  # the long ones first, so that all end at about one time
             tasks = [Task(study.path, group.path.name, inexact, variables) for group in groups]
-            engine.train(tasks, watch.heard, stop.check)
+            engine.train(tasks, watch.heard, check_all)
             groups = [follower for group in groups for follower in watch.settle(group)]
     for group in open_groups(study):
         if all(read_status(run) == "finished" for run in group.runs):  # it was killed when all was done but this

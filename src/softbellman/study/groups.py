@@ -30,7 +30,7 @@ class Group(NamedTuple):
         """Makes the directory of a new group, in place of what was there under its name, which is its first run's."""
         first = runs[0]
         name = f"{plain(first.environment)}-{plain(first.operator)}-seed-{first.seed}"
-        group = cls(study.path / "groups" / name, list(runs))
+        group = cls(folder_of(study.path, name), list(runs))
         shutil.rmtree(group.path, ignore_errors=True)
         group.write()
         return group
@@ -53,7 +53,7 @@ class Group(NamedTuple):
     @property
     def saved_steps(self) -> int:
         """The agent step of the newest checkpoint, whole or not; 0 without any."""
-        return max((int(file.stem.removeprefix("step-")) for file in self.path.glob("checkpoint/step-*")), default=0)
+        return saved_steps(self.path)
 
     def remove(self) -> None:
         """Removes the directory, and the one above if it was the last."""
@@ -62,13 +62,23 @@ class Group(NamedTuple):
             self.path.parent.rmdir()
 
 
+def folder_of(study: Path, name: str) -> Path:
+    """Returns the directory of a group of a study."""
+    return study / "groups" / name
+
+
+def saved_steps(folder: Path) -> int:
+    """Returns the agent step of the newest checkpoint in a group's directory; see `Group.saved_steps`."""
+    return max((int(file.stem.removeprefix("step-")) for file in folder.glob("checkpoint/step-*")), default=0)
+
+
 def open_group(study: Study, name: str) -> Group:
     """Opens a group of a study.
 
     Raises:
         ValueError: if there is none of that name, or it has a run that the study does not ask for.
     """
-    folder = study.path / "groups" / name
+    folder = folder_of(study.path, name)
     try:
         cells = json.loads((folder / "cells.json").read_text())["cells"]
         known = {(run.environment, str(run.arm), run.seed): run for run in study.runs}

@@ -1,101 +1,229 @@
-"""Locks: one process at a time trains what is in a directory.
+"""Locks: one process at a time trains what is in a directory, on whichever machine.
 
-The system's own lock ends with its process. Where the file system has none, a file that only one process can make says
-who trains; a process that was killed leaves it behind, and the next one on the same machine takes its place.
+A lock is a lease: a file that its holder touches every few seconds. Another process takes the holder's place when that
+is known to be over, as a process of this machine that has ended is; and when the file has stayed untouched for `LEASE`
+seconds of the other's own clock. So a machine that is gone holds nothing, and no two clocks are compared. The locks of
+the file system are not relied upon: over a network a dead machine may keep one, or each machine has its own.
+
+Each lease has a number, one more than the one before, and only the highest counts. What is assumed of the file system:
+of two that make a file of one name, one succeeds (so it is on local ones, NFS from version 3 on, Lustre and GPFS);
+and one that opens a file sees when it was touched last. A holder that was asleep or cut off for longer finds that out
+before it writes again, since its file is gone by then. What is left is one that falls asleep for longer than `LEASE`
+between that look and the rename that follows it.
 """
 
 import errno
-import fcntl
 import json
 import os
+import re
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple
 
-LOCK, CLAIM = ".lock", ".lock.held"
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM}
+BEAT = 5.0  # seconds between two touches
+LEASE = 60.0  # seconds without any after which another process takes a holder's place
+PREFIX = ".lock."
+_LOOK = 0.1  # seconds between two looks at another's lease
+_FREE = ".free"  # ends the name of a lease that its holder gave back; its number stays, so that none comes again
+_GONE = {errno.ENOENT, errno.ESTALE, errno.ENOTDIR}
 
 
 class Held(ValueError):
     """Another process trains what is in a directory."""
 
 
+class Lost(ValueError):
+    """Another process has taken this one's place, since this one was silent for too long."""
+
+
+class Lease:
+    """The lease of a directory, touched by a thread of its own until it is given back.
+
+    Attributes:
+        notes: guarantees that the file system can't give, to be told once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Takes the file, which this process has just made."""
+        self._path, self.notes = path, list[str]()
+        self._lost, self._over, self._touching = False, threading.Event(), threading.Lock()
+        threading.Thread(target=self._keep, name=f"lease of {path}", daemon=True).start()
+
+    def check(self) -> None:
+        """Raises if the lease is known to be lost; looks at nothing.
+
+        Raises:
+            Lost: it is.
+        """
+        if self._lost:
+            raise Lost(f"another process has taken over {self._path.parent}: this one was silent for over {LEASE:g} s")
+
+    def confirm(self) -> None:
+        """Makes sure that the lease is held, before something is written.
+
+        Raises:
+            Lost: it is not.
+            OSError: the file system does not answer.
+        """
+        self.check()
+        with self._touching:
+            if self._over.is_set():
+                return
+            try:
+                os.utime(self._path)
+            except OSError as error:
+                self._lost = error.errno in _GONE
+                self.check()
+                raise
+
+    def give_back(self) -> None:
+        """Lets others have the directory."""
+        self._over.set()
+        with self._touching, suppress(OSError):  # the directory may be gone, and is left so
+            self._path.rename(f"{self._path}{_FREE}")
+
+    def _keep(self) -> None:
+        while not self._lost and not self._over.wait(BEAT):
+            with suppress(Lost, OSError):  # what is lost is noticed by `check`; what does not answer is tried again
+                self.confirm()
+
+
 @contextmanager
-def locked(folder: Path, wait: Callable[[str], None] | None = None) -> Iterator[list[str]]:
-    """Keeps every other process out of a directory. A process that dies, however it does, holds no lock.
+def locked(folder: Path, wait: Callable[[str], None] | None = None) -> Iterator[Lease]:
+    """Keeps every other process out of a directory. A process that dies, however it does, holds no lock for long.
 
     Args:
         folder: the directory.
         wait: called again and again with who holds the lock, until it is free; what it raises ends the wait. Without
-            it, a lock that is held is an error.
+            it, a lock that is held is an error, as soon as it is known that its holder lives.
 
     Yields:
-        Ways in which the lock is weaker than it should be; mostly none.
+        The lease.
 
     Raises:
         Held: another process holds the lock.
         OSError: the lock can't be written.
     """
-    with ExitStack() as stack:
-        file = stack.enter_context((folder / LOCK).open("a+"))
-        has_locks = True
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                file.truncate(0)
-                file.write(f"process {os.getpid()}")
-                file.flush()
-                break
-            except BlockingIOError:
-                file.seek(0)
-                holder = file.read().strip()
-            except OSError as error:
-                if error.errno not in _NO_LOCKS:
-                    raise
-                has_locks, holder = False, _claim(folder / CLAIM)
-                if not holder:
-                    stack.callback((folder / CLAIM).unlink, missing_ok=True)
-                    break
-            if wait is None:
-                raise Held(f"{folder} is being trained by another process ({holder})")
-            wait(holder)
-        weaker = f"the file system of {folder} has no locks; {CLAIM} there says who trains, and must be removed by hand"
-        yield [] if has_locks else [f"{weaker} before another machine goes on after a kill"]
-
-
-def _claim(path: Path) -> str:
-    """Makes the file that says who trains, and returns an empty text, or else who made it and may still be at work."""
-    own = _facts(os.getpid())
-    while True:
-        try:
-            with path.open("x") as file:
-                _write_whole(file, json.dumps(own))
-            return ""
-        except FileExistsError:
-            pass
-        try:
-            other = json.loads(path.read_text())
-            if other["space"] == own["space"] and other != _facts(other["pid"]):
-                path.unlink(missing_ok=True)  # it was killed
-                continue
-            who = f"process {other['pid']} on {other['host']}"
-        except FileNotFoundError:
-            continue
-        except (ValueError, TypeError, KeyError):
-            who = "it is not known which"
-        return f"{who}, by {path}; if it is over, remove that file"
-
-
-def _write_whole(file: TextIO, text: str) -> None:
-    """Writes a file that is in nobody's way if that fails."""
+    lease = _acquired(folder, wait)
     try:
-        file.write(text)
-        file.flush()
+        yield lease
+    finally:
+        lease.give_back()
+
+
+class Silence:
+    """How long a file has stayed untouched, by this process's own clock."""
+
+    def __init__(self) -> None:
+        """Begins anew."""
+        self._mark: tuple[Any, ...] | None = None
+        self._since, self.touched = 0.0, False
+
+    def seconds(self, path: Path, status: os.stat_result) -> float:
+        """Returns how long the file has been seen as it is now.
+
+        Args:
+            path: the file; another one than the last time begins anew.
+            status: of the file, opened just now.
+        """
+        mark = (path, status.st_ino, status.st_mtime_ns)
+        if mark != self._mark:
+            self.touched = self._mark is not None and self._mark[:2] == mark[:2]
+            self._mark, self._since = mark, _now()
+        return _now() - self._since
+
+
+class _Holder(NamedTuple):
+    """Who has the newest lease of a directory."""
+
+    number: int
+    path: Path
+    facts: dict[str, Any]
+    status: os.stat_result
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """Says whether the holder is counted where this process is, so that it can be seen whether it lives."""
+        return bool(self.facts.get("space")) and self.facts["space"] == _facts(os.getpid())["space"]
+
+    @property
+    def is_over(self) -> bool:
+        """Says whether the holder is known to be over: it said so, its process has ended, or this file is a copy."""
+        if self.path.suffix == _FREE or not self.is_of_this_machine:
+            return self.path.suffix == _FREE
+        began = _facts(self.facts["pid"])["began"]
+        return began is None or began != self.facts.get("began") or self.facts.get("file") != self.status.st_ino
+
+    def __str__(self) -> str:
+        """Names the holder in a few words."""
+        facts = self.facts
+        return f"process {facts['pid']} on {facts['host']}" if facts else f"it is not known which, by {self.path}"
+
+
+def _acquired(folder: Path, wait: Callable[[str], None] | None) -> Lease:
+    silence = Silence()
+    while True:
+        holder = _newest(folder)
+        if holder is None or holder.is_over or silence.seconds(holder.path, holder.status) > LEASE:
+            lease = _claim(folder, holder.number + 1 if holder else 1)
+            if lease is not None:
+                return lease
+            continue
+        if holder.is_of_this_machine:
+            silence = Silence()  # it is seen to live, however long it sleeps
+        if wait is not None:
+            wait(str(holder))
+        elif holder.is_of_this_machine or silence.touched:
+            raise Held(f"{folder} is being trained by another process ({holder})")
+        else:
+            time.sleep(_LOOK)
+
+
+def _numbered(folder: Path) -> dict[int, Path]:
+    names = {name: re.fullmatch(re.escape(PREFIX) + rf"(\d+)({_FREE})?", name) for name in os.listdir(folder)}
+    return {int(match[1]): folder / name for name, match in names.items() if match}
+
+
+def _newest(folder: Path) -> _Holder | None:
+    """Reads the newest lease of a directory; None if there is none."""
+    while leases := _numbered(folder):
+        number = max(leases)
+        with suppress(FileNotFoundError), leases[number].open() as file:
+            status = os.fstat(file.fileno())
+            try:
+                facts = json.loads(file.read())
+                facts = facts if {"pid", "host"} <= facts.keys() and isinstance(facts["pid"], int) else {}
+            except (ValueError, AttributeError):  # it is being written, or who wrote it was killed
+                facts = {}
+            return _Holder(number, leases[number], facts, status)
+    return None
+
+
+def _claim(folder: Path, number: int) -> Lease | None:
+    """Makes a lease; None if another process was faster."""
+    path = folder / f"{PREFIX}{number}"
+    try:
+        file = path.open("x")
+    except FileExistsError:
+        return None
+    try:
+        with file:
+            file.write(json.dumps(_facts(os.getpid()) | {"file": os.fstat(file.fileno()).st_ino}))
     except OSError:
-        os.unlink(file.name)
+        path.unlink(missing_ok=True)  # it would be in the way of others
         raise
+    leases = _numbered(folder)
+    if max(leases, default=number) > number:  # this one came late, and what it believed over was long replaced
+        path.unlink(missing_ok=True)
+        return None
+    for other in leases.values():
+        if other != path:
+            other.unlink(missing_ok=True)
+    return Lease(path)
 
 
 def _facts(pid: int) -> dict[str, Any]:
@@ -111,3 +239,8 @@ def _facts(pid: int) -> dict[str, Any]:
     except OSError:
         began = None
     return {"pid": pid, "host": socket.gethostname(), "space": space, "began": began}
+
+
+def _now() -> float:
+    """Returns the seconds of a clock that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()

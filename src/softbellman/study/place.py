@@ -4,7 +4,7 @@ import errno
 import os
 from pathlib import Path
 
-from softbellman.study.locks import CLAIM, LOCK
+from softbellman.study.locks import PREFIX
 
 RECORD = "study.json"
 
@@ -64,7 +64,7 @@ def unwritable(path: Path, error: OSError, remedy: str = "name another directory
 
 def _is_in_nobodys_way(name: str) -> bool:
     """Says whether a name is in nobody's way: of what a failed try left, or of the paper's figures that need no run."""
-    return name in (LOCK, CLAIM, "paper") or name.startswith(f".{RECORD}.")
+    return name == "paper" or name.startswith((PREFIX, f".{RECORD}."))
 
 
 def _require_writable(path: Path) -> None:

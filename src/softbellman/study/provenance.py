@@ -42,14 +42,23 @@ def provenance() -> dict[str, Any]:
 
 def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Says in what two provenances differ that results depend on in their last bits."""
-    notes = []
-    for package, version in then["versions"].items():
-        if now["versions"].get(package) != version:
-            notes.append(f"{package} {version} then, {now['versions'].get(package, 'missing')} now")
+    notes = [
+        f"{package} {version} then, {found} now"
+        for package, version, found in version_changes(then["versions"], now["versions"])
+    ]
     for name in ("python", "machine", "processor", "threads", "xla_flags", "jax_variables", "revision"):
         if now[name] != then.get(name):
             notes.append(f"{name} {then.get(name)} then, {now[name]} now")
     return notes
+
+
+def version_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Lists the packages of other versions: each with that of then and that of now, or `missing`."""
+    return [
+        (package, version, now.get(package, "missing"))
+        for package, version in then.items()
+        if now.get(package) != version
+    ]
 
 
 def available_cores() -> int:

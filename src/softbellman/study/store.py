@@ -22,7 +22,7 @@ import numpy as np
 from softbellman.arguments import as_path
 from softbellman.config import Config, config_from
 from softbellman.study.files import read_metrics, write_atomically
-from softbellman.study.locks import locked
+from softbellman.study.locks import Lease, locked
 from softbellman.study.place import RECORD, require_new, unwritable
 from softbellman.study.provenance import provenance
 from softbellman.study.runs import RunPath, runs_of
@@ -123,11 +123,11 @@ class Study:
         return cls(path)
 
     @contextmanager
-    def locked(self) -> Iterator[list[str]]:
+    def locked(self) -> Iterator[Lease]:
         """Keeps every other process from training this study. A process that dies, however it does, holds no lock.
 
         Yields:
-            Guarantees that the file system can't give, to be told once; mostly none.
+            The lease, with notes on what the file system can't give.
 
         Raises:
             Held: another process is training it.
@@ -135,12 +135,12 @@ class Study:
         """
         with ExitStack() as stack:
             try:
-                weaker = stack.enter_context(locked(self.path))
+                lease = stack.enter_context(locked(self.path))
                 if not checkpoint.sync_folder(self.path):
-                    weaker.append(f"the file system of {self.path} can't sync directories; {_UNSYNCED}")
+                    lease.notes.append(f"the file system of {self.path} can't sync directories; {_UNSYNCED}")
             except OSError as error:
                 raise unwritable(self.path, error, "copy the study to a place that can be") from None
-            yield weaker
+            yield lease
 
     def config_of(self, run: RunPath) -> Config:
         """Returns the configuration of a run, in which its arm's settings are in place of the study's."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from softbellman.study.provenance import available_cores
 
-LOCAL, HERE = "local", "here"
+LOCAL, HERE, RAY, SLURM = "local", "here", "ray", "slurm"
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 
@@ -46,6 +46,9 @@ OnEvent = Callable[[Task, Event], None]
 
 class Engine(Protocol):
     """Trains groups of runs, several at once.
+
+    One whose groups train on other machines may have a method `memory`, which returns the bytes that they can take
+    there together, or None where that is not known; otherwise they must fit into this machine.
 
     Attributes:
         capacity: groups that train at once.
