@@ -3,10 +3,10 @@
     python benchmarks/ray_kills.py                       # 30 kills; about a quarter of an hour
     python benchmarks/ray_kills.py --kills 2 --seed 7    # does it run at all?
 
-Two nodes of one core each, as processes of this machine, train a study of CartPole. At moments drawn at random one of the
-processes at work is picked, and killed by SIGKILL is: all of its node; it and the process of Ray's that it belongs to; that
-alone, so that what trains is left without a parent, saves its state and ends; or the driver, which is then begun again. A
-killed node is replaced by a new one. When the study is over before all kills were made, one of other seeds is begun.
+Two nodes of one core each, as processes of this machine, train a study of CartPole. At moments drawn at random one of
+the processes at work is picked, and by SIGKILL goes all of its node; or it and the process of Ray's that it belongs to;
+or that alone, so that what trains is left without a parent, saves its state and ends; or the driver, which is begun
+again. A killed node is replaced by a new one. When the study is over before all kills were made, another is begun.
 
 Each study is trained by the local engine too, undisturbed. Every run must have all its rows, each once, and the same
 numbers in all columns but `seconds`; and its networks must be the same, byte for byte. Otherwise the exit code is 1.
@@ -48,14 +48,13 @@ class Killer:
         self.counts: collections.Counter[str] = collections.Counter()
         self.began = time.monotonic()
 
-    def disturb(self, driver: subprocess.Popen[bytes]) -> None:
-        """Kills until a driver has ended, or no kill is left."""
-        while driver.poll() is None:
-            wait = self.draw.uniform(0.2, 1.8) * self.mean if self.left else None
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                driver.wait(wait)
-                break
-            self.kill_one(driver)
+    def disturb(self, driver: subprocess.Popen[bytes]) -> int:
+        """Kills until a driver has ended, and returns its exit code, below 0 if it was itself killed."""
+        while True:
+            try:
+                return driver.wait(self.draw.uniform(0.2, 1.8) * self.mean if self.left else None)
+            except subprocess.TimeoutExpired:
+                self.kill_one(driver)
 
     def kill_one(self, driver: subprocess.Popen[bytes]) -> None:
         """Picks one of the processes that train, and kills something that it depends on."""
@@ -149,13 +148,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         while killer.left:
             seeds, places = range(4 * studies, 4 * studies + 4), Path(folder) / str(studies)
-            while (
-                driver := begin(seeds, asked.steps, places / "ray", f"ray:{cluster.address}")
-            ) and driver.poll() is None:
-                killer.disturb(driver)
-                if driver.returncode >= 0:  # it was not killed
-                    break
-            print(f"study {studies} is over (exit code {driver.returncode}): {killer.left} kills left", flush=True)
+            while (code := killer.disturb(begin(seeds, asked.steps, places / "ray", f"ray:{cluster.address}"))) < 0:
+                pass  # it was killed, and is begun again
+            print(f"study {studies} is over (exit code {code}): {killer.left} kills left", flush=True)
             begin(seeds, asked.steps, places / "local", "local").wait()
             faults += differences(places, asked.steps // EPOCH)
             studies += 1

@@ -19,11 +19,15 @@ os.environ.setdefault("NPROC", "2")  # the size of XLA's thread pool, which resu
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 
+NEEDED = {"torch": ("torch",), "engines": ("ray", "submitit")}  # by what a test is marked with
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if importlib.util.find_spec("torch") is None:
-        for item in items:
-            if item.get_closest_marker("torch"):
-                item.add_marker(pytest.mark.skip(reason="PyTorch is not installed: make test-torch"))
+    for mark, packages in NEEDED.items():
+        if any(importlib.util.find_spec(package) is None for package in packages):
+            for item in items:
+                if item.get_closest_marker(mark):
+                    item.add_marker(pytest.mark.skip(reason=f"{packages[0]} is not installed: make test-{mark}"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -308,7 +308,7 @@ def resources_for(
     flags = xla_flags(recorded, deterministic=deterministic)
     require_flags(flags)
     if isinstance(engine, str) and is_of_other_machines(engine):
-        each = share(cells, workers, threads or recorded.get("threads") or 1)[1]
+        each = share(cells, workers, (recorded.get("threads") or 1) if threads is None else threads)[1]
         made = make_engine(engine, workers, each)
         return Resources(made.capacity, each, flags, made)
     if engine == HERE:

@@ -85,14 +85,18 @@ class _Worker:
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
         }
-        self._process = subprocess.Popen(
-            [*COMMAND, str(task.study), task.group, "inexact" if task.inexact else ""],
-            env=cache | os.environ | inherited | dict(task.variables),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,  # Ctrl-C is for this process, which asks its workers to stop
-        )
+        try:
+            self._process = subprocess.Popen(
+                [*COMMAND, str(task.study), task.group, "inexact" if task.inexact else ""],
+                env=cache | os.environ | inherited | dict(task.variables),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                start_new_session=True,  # Ctrl-C is for this process, which asks its workers to stop
+            )
+        except OSError:
+            self._errors.close()
+            raise
         self.input, self.output = _piped(self._process.stdin), _piped(self._process.stdout)
 
     def hear(self, on_event: OnEvent) -> bool:

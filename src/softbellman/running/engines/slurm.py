@@ -108,7 +108,7 @@ class Slurm:
             return executor
         except (RuntimeError, ValueError, TypeError, NameError, AssertionError) as error:
             said = str(error).splitlines()[0]
-            raise ValueError(f"engine {self.spec}: {said}; see submitit's AutoExecutor for what there is") from error
+            raise ValueError(f"engine {self.spec}: {said}; see submitit's AutoExecutor for what there is") from None
 
 
 class Job:
