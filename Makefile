@@ -10,7 +10,7 @@ DEMO_OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-atari test test-slow test-torch lint format hooks benchmark gallery clean
+.PHONY: help demo demo-atari test test-slow test-torch test-engines lint format hooks benchmark gallery clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,13 +25,17 @@ demo-atari: $(VENV)/.ready-all ## train on a real Atari game for a few minutes; 
 	$(BIN)/softbellman watch $(DEMO_OUT)
 
 test: $(VENV)/.ready-dev ## the fast tests, without PyTorch
-	$(BIN)/python -m pytest -m "not slow and not torch" --numprocesses auto --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "not slow and not torch and not engines" --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.ready-dev ## the tests that train for minutes
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 test-torch: $(VENV)/.ready-torch ## the operators on PyTorch tensors (installs PyTorch into .venv)
 	$(BIN)/python -m pytest -m torch $(PYTEST_ARGS)
+
+test-engines: ## the engines on Ray and Slurm, with an environment of their own (installs Ray into .venv-engines)
+	@$(MAKE) VENV=.venv-engines .venv-engines/.ready-engines
+	.venv-engines/bin/python -m pytest -m engines $(PYTEST_ARGS)
 
 lint: $(VENV)/.ready-dev ## style, format, types
 	$(BIN)/ruff check .
@@ -51,8 +55,8 @@ benchmark: $(VENV)/.ready-all ## agent steps per second on Atari beside Stable-B
 gallery: $(VENV)/.ready-dev ## draw the gallery of operators in docs/operators.md anew
 	$(BIN)/python docs/gallery.py
 
-clean: ## remove .venv, caches and what benchmarks built; runs/ stays
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+clean: ## remove .venv and .venv-engines, caches and what benchmarks built; runs/ stays
+	rm -rf $(VENV) .venv-engines build dist .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each set of packages, so that the demo does not wait for the developers' tools.
@@ -66,6 +70,11 @@ $(VENV)/.ready-all $(VENV)/.ready-dev: $(VENV)/.ready-%: pyproject.toml | $(VENV
 $(VENV)/.ready-torch: $(VENV)/.ready-dev
 	@echo "Installing PyTorch into $(VENV)."
 	@$(PIP) install "torch==2.13.0"
+	@touch $@
+
+$(VENV)/.ready-engines: $(VENV)/.ready-dev
+	@echo "Installing Ray and submitit into $(VENV)."
+	@$(PIP) install --editable ".[ray,slurm]"
 	@touch $@
 
 $(VENV)/.made:

@@ -73,7 +73,7 @@ ALLOWED = {
 # Slow to load, or from an extra that may be missing: imported only where used in the modules below.
 HEAVY = {
     "jax", "optax", "gymnasium", "ale_py", "cv2", "matplotlib", "torch", "imageio", "safetensors", "gymnax", "pandas",
-    "tensorboardX",
+    "tensorboardX", "ray", "submitit",
 }  # fmt: skip
 LIGHT = ("operators", "config", "cli", "__init__", "__main__")
 

@@ -13,13 +13,15 @@ import pytest
 from softbellman import config as configs
 from softbellman import operators as ops
 from softbellman.running.engines.here import Here
+from softbellman.running.group_training import Refused, train_group
 from softbellman.running.launch import find_work, launch
 from softbellman.running.progress import Silent
 from softbellman.study.files import load_params
+from softbellman.study.groups import Group
 from softbellman.study.store import Study
 from softbellman.training.metrics import columns
 
-from ..studies import TINY, trained
+from ..studies import TINY, created, planned_study, trained
 from ..studies import train as train_study
 
 CRASH = """
@@ -142,6 +144,24 @@ def launched(crash):
         return notes
 
     return run
+
+
+@pytest.mark.parametrize("moment", [150, 399])
+def test_a_group_that_another_process_took_over_is_left_alone(moment, tmp_path):
+    """As when this one was asleep for long: nothing is written any more, and nothing removed."""
+    study = created(tmp_path / "study", planned_study("gym/CartPole-v1", "classic-control", "max", [0], TINY))
+    group, files = Group.create(study, study.runs), {}
+
+    def take_over(agent_steps):
+        if agent_steps == moment:
+            (lease,) = group.path.glob(".lock.*")
+            lease.rename(lease.with_name(".lock.2"))
+            files.update({path: path.read_bytes() for path in study.path.rglob("*") if path.is_file()})
+
+    with study.locked():
+        with pytest.raises(Refused, match="another process has taken over"):
+            train_group(study, group, on_progress=take_over)
+        assert files and {path: path.read_bytes() for path in study.path.rglob("*") if path.is_file()} == files
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, SystemExit])

@@ -13,7 +13,9 @@ from softbellman.running import group_training as groups
 from softbellman.running.engines import Event
 from softbellman.running.launch import compose, find_work, launch, outcome
 from softbellman.running.progress import reporter
+from softbellman.running.stopping import Stopped
 from softbellman.study.groups import Group, open_group, open_groups
+from softbellman.study.locks import Lost
 from softbellman.study.runs import RunPath, read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import write_status
@@ -218,6 +220,34 @@ def test_what_a_group_told_of_its_resumption_is_one_entry_in_study_json(study):
     ]
 
 
+def test_many_groups_that_go_on_at_about_one_time_are_recorded_together(study, monkeypatch):
+    records = []
+    monkeypatch.setattr(Study, "record_resumption", lambda *asked, again: records.append((list(asked[1]), again)))
+
+    def trains(tasks, on_event, check):
+        for task in tasks:
+            on_event(task, Event("resumed", {"agent_steps": 5, "notes": [], "provenance": {}}))
+        raise Stopped("stopped")
+
+    work = find_work(study.runs, [], 1, 4)
+    with pytest.raises(Stopped):
+        launch(study, work, engine=Acting(trains), variables={}, progress=reporter(1, 1, quiet=True))
+    first, last = records
+    assert [len(first[0]), len(last[0])] == [1, 4] and (first[1], last[1]) == (False, True)
+
+
+def test_what_a_check_raises_ends_training(study):
+    def trains(tasks, on_event, check):
+        check()
+
+    def lost():
+        raise Lost("another process has taken over")
+
+    work = find_work(study.runs, [], 2, 2)
+    with pytest.raises(Lost, match="taken over"):
+        launch(study, work, engine=Acting(trains), variables={}, progress=reporter(1, 1, quiet=True), check=lost)
+
+
 def test_the_whole_study_is_told_as_one(study):
     lines = []
 
@@ -303,7 +333,7 @@ def test_a_group_that_is_trained_still_is_waited_for_but_not_for_ever(study, mon
     monkeypatch.setattr(groups, "LONGEST_WAIT", 0.15)
     with (
         groups.locked(group.path),
-        pytest.raises(groups.Refused, match=r"process \d+ trains this group still; end it, and try again"),
+        pytest.raises(groups.Refused, match=r"process \d+ on .* trains this group still; end it, and try again"),
     ):
         groups.train_group(study, group, on_note=notes.append)
     assert len(notes) == 1 and "waits for process" in notes[0]

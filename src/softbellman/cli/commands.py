@@ -71,8 +71,8 @@ class Train(Training):
         out: directory to make for the study; by default `runs/` and its environment, operator and seed. If the same
             study is there already, it goes on.
         threads: threads of the learner; by default all cores. Results repeat for the same number only.
-        engine: what trains: `here`, this process; `local`, processes on this machine; or `module:function`, one of your
-            own.
+        engine: what trains: `here`, this process; `local`, processes on this machine; `ray`, `ray:host:port` or
+            `ray://host:port`, a Ray cluster; `slurm` or `slurm:name=value,...`, jobs; or `module:function`, your own.
     """
 
     environment: Annotated[str, Positional, arg(metavar="ENV")]

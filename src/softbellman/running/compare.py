@@ -128,7 +128,8 @@ def compare(
         workers: groups of runs that train at once; by default one for each core.
         threads: threads of each; by default the cores for each worker.
         engine: what trains groups: `local`, processes on this machine; `here`, this process, one after the other;
-            `module:function` or an object of your own, see `engines.Engine`.
+            `ray`, `ray:host:port`, `slurm`, other machines; `module:function` or an object of your own, see
+            `engines.Engine`.
         sinks: where rows go beside `metrics.csv`: `tensorboard`, or a function or class of a module that makes a
             `sinks.Sink` of a run; one or several. By default those that the study was begun with, or none.
         retry_failed: tries runs again that have failed.

@@ -2,8 +2,10 @@
 
 import itertools
 import math
+import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from softbellman import operators as ops
@@ -17,6 +19,8 @@ from softbellman.study.provenance import provenance
 from softbellman.study.runs import RunPath, read_standing, read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import write_error
+
+RECORD_PACE = 1.0  # seconds between two records of groups that went on
 
 
 class Work(NamedTuple):
@@ -133,7 +137,10 @@ def launch(
         while groups:
             groups.sort(key=lambda group: -len(group.runs))  # the long ones first, so that all end at about one time
             tasks = [Task(study.path, group.path.name, inexact, variables) for group in groups]
-            engine.train(tasks, watch.heard, check_all)
+            try:
+                engine.train(tasks, watch.heard, check_all)
+            finally:
+                watch.record()
             groups = [follower for group in groups for follower in watch.settle(group)]
     for group in open_groups(study):
         if all(read_status(run) == "finished" for run in group.runs):  # it was killed when all was done but this
@@ -174,12 +181,26 @@ class _Watch:
         self._reports: dict[str, tuple[str, str, bool]] = {}
         self._places: dict[str, int] = {}  # the newest checkpoint when a group died
         self._resumed: tuple[dict[str, int], list[str]] = ({}, [])
+        self._made_with: dict[str, object] | None = None  # of the groups that have gone on and are not recorded
+        self._recorded_at, self._has_record = -math.inf, False
         self._tell()
 
     def heard(self, task: Task, event: Event) -> None:
         """Takes an event of a group. A file that can't be written is told of, and ends nothing."""
-        try:
+        with self._told_if_unwritten():
             self._hear(task, event)
+            if time.monotonic() - self._recorded_at >= RECORD_PACE:
+                self._record()
+
+    def record(self) -> None:
+        """Writes into `study.json` which groups have gone on since the last time."""
+        with self._told_if_unwritten():
+            self._record()
+
+    @contextmanager
+    def _told_if_unwritten(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             self.progress.note(f"{error.filename} could not be written: {error.strerror}; training goes on")
 
@@ -195,7 +216,7 @@ class _Watch:
             case "note":
                 self.progress.note(facts["text"] if len(self._groups) == 1 else f"{task.group}: {facts['text']}")
             case "resumed":
-                self._record_resumption(task.group, **facts)
+                self._take_resumption(task.group, **facts)
             case "refused":
                 self.refusals[task.group] = facts["reason"]
             case "died":
@@ -233,13 +254,19 @@ class _Watch:
         for run in runs:
             self._steps[run] = agent_steps
 
-    def _record_resumption(self, name: str, agent_steps: int, notes: list[str], provenance: dict[str, object]) -> None:
-        """Records in `study.json` that a group went on; all of one launch are one resumption."""
+    def _take_resumption(self, name: str, agent_steps: int, notes: list[str], provenance: dict[str, object]) -> None:
+        """Takes that a group went on, to be recorded."""
         steps, known = self._resumed
-        again = bool(steps)
         steps[name] = agent_steps
         known += [f"{name}: {note}" for note in notes]
-        self.study.record_resumption(dict(steps), list(known), provenance, again=again)
+        self._made_with = provenance
+
+    def _record(self) -> None:
+        """Records the groups that went on; all of one launch are one resumption. Many go on at about one time."""
+        if self._made_with is not None:
+            steps, known = self._resumed
+            self.study.record_resumption(dict(steps), list(known), self._made_with, again=self._has_record)
+            self._made_with, self._recorded_at, self._has_record = None, time.monotonic(), True
 
     def _end(self, run: RunPath) -> None:
         if run not in self._over:

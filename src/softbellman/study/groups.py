@@ -6,7 +6,7 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,17 +78,7 @@ def open_group(study: Study, name: str) -> Group:
     Raises:
         ValueError: if there is none of that name, or it has a run that the study does not ask for.
     """
-    folder = folder_of(study.path, name)
-    try:
-        cells = json.loads((folder / "cells.json").read_text())["cells"]
-        known = {(run.environment, str(run.arm), run.seed): run for run in study.runs}
-        return Group(folder, [known[environment, arm, seed] for environment, arm, seed in cells])
-    except OSError as error:
-        raise ValueError(f"{folder} is no group of runs: {error.strerror}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{folder} is no group of runs of this study ({error!r}); put study.json back as it was, or remove it"
-        ) from None
+    return _opened(folder_of(study.path, name), _cells(study))
 
 
 def open_groups(study: Study) -> list[Group]:
@@ -97,4 +87,21 @@ def open_groups(study: Study) -> list[Group]:
     Raises:
         ValueError: as `open_group`.
     """
-    return [open_group(study, file.parent.name) for file in sorted(study.path.glob("groups/*/cells.json"))]
+    known = _cells(study)
+    return [_opened(file.parent, known) for file in sorted(study.path.glob("groups/*/cells.json"))]
+
+
+def _cells(study: Study) -> dict[tuple[str, str, int], RunPath]:
+    return {(run.environment, str(run.arm), run.seed): run for run in study.runs}
+
+
+def _opened(folder: Path, known: Mapping[tuple[str, str, int], RunPath]) -> Group:
+    try:
+        cells = json.loads((folder / "cells.json").read_text())["cells"]
+        return Group(folder, [known[environment, arm, seed] for environment, arm, seed in cells])
+    except OSError as error:
+        raise ValueError(f"{folder} is no group of runs: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{folder} is no group of runs of this study ({error!r}); put study.json back as it was, or remove it"
+        ) from None

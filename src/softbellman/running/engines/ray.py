@@ -26,7 +26,7 @@ from softbellman.running.engines.local import POLL, Local, python_path
 from softbellman.study.groups import folder_of, saved_steps
 from softbellman.study.provenance import available_cores, provenance
 
-OLDEST, NEXT = (2, 44), (3, 0)  # versions that are taken: from the first on, before the second
+OLDEST, NEXT = (2, 50), (3, 0)  # versions that are taken: from the first on, before the second
 ANSWER = 10.0  # seconds for a cluster to answer
 RATE = 200  # replies that the driver takes in a second: with more groups at once each is asked less often
 LOSSES = 10  # times that a group's machine may be lost at one checkpoint before the group counts as what is at fault
