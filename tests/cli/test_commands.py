@@ -51,7 +51,7 @@ def test_one_process_trains_one_group_at_a_time(trained, softbellman):
     code, _, errors = softbellman("resume", trained[0], "--workers", "2")
     assert code == 2 and "workers (2): one process trains one group at a time" in errors
     code, _, errors = softbellman(*TRAIN, "--engine", "elsewhere", "--out", "study")
-    assert code == 2 and "unknown engine 'elsewhere'; there are local, here, and module:function" in errors
+    assert code == 2 and "unknown engine 'elsewhere'; there are local, here, ray, slurm, and module:function" in errors
 
 
 def test_a_trained_network_is_tested_beside_the_random_policy(trained, softbellman, tmp_path):

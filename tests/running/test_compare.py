@@ -548,7 +548,7 @@ def test_an_engine_is_found_by_its_words(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     for spec, said in (
-        ("cloud", "unknown engine 'cloud'; there are local, here, and module:function"),
+        ("cloud", "unknown engine 'cloud'; there are local, here, ray, slurm, and module:function"),
         ("nowhere:Engine", "engine nowhere:Engine: cannot import nowhere"),
         ("mine:Missing", "engine mine:Missing: mine has no Missing"),
         ("mine:Nothing", "engine mine:Nothing makes a Nothing, which has no train"),

@@ -174,7 +174,7 @@ class _Watch:
         self.study, self.progress, self.refusals = study, progress, dict[str, str]()
         self._groups = {group.path.name: group for group in groups}
         self._over = {run for run in study.runs if read_status(run) in OVER}
-        self._steps: dict[RunPath, int] = {}
+        self._steps, self._done = dict[RunPath, int](), 0  # of each run, and of all
         self._set_steps(self._over, study.config.loop.steps)
         for group in groups:
             self._set_steps(group.unfinished, group.saved_steps)
@@ -209,7 +209,7 @@ class _Watch:
         match event.kind:
             case "progress":
                 self._set_steps(group.runs, facts["agent_steps"])
-                self.progress.steps(sum(self._steps.values()))
+                self.progress.steps(self._done)
             case "row":
                 run = group.runs[facts["run"]]
                 self.progress.score(str(run), facts["epoch"], facts["score"], facts["games"])
@@ -252,6 +252,7 @@ class _Watch:
 
     def _set_steps(self, runs: Iterable[RunPath], agent_steps: int) -> None:
         for run in runs:
+            self._done += agent_steps - self._steps.get(run, 0)
             self._steps[run] = agent_steps
 
     def _take_resumption(self, name: str, agent_steps: int, notes: list[str], provenance: dict[str, object]) -> None:
@@ -271,13 +272,13 @@ class _Watch:
     def _end(self, run: RunPath) -> None:
         if run not in self._over:
             self._over.add(run)
-            self._steps[run] = self.study.config.loop.steps
+            self._set_steps([run], self.study.config.loop.steps)
             self._tell(f"{run}: {_fate(run)}")
 
     def _tell(self, text: str = "") -> None:
         if self._over:
             self.progress.over(len(self._over), text)
-        self.progress.steps(sum(self._steps.values()))
+        self.progress.steps(self._done)
 
 
 def _fate(run: RunPath) -> str:

@@ -229,6 +229,7 @@ def rows(study):
 
 
 @pytest.mark.engines
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # submitit does not wait for its process
 def test_jobs_train_as_processes_do(tmp_path):
     options = {"steps": 600, "settings": FEW, "workers": 2, "threads": 1, "quiet": True}
     asked = ("gym/CartPole-v1", ["max", "mean"], 1)

@@ -195,14 +195,14 @@ class _Submitted:
 
 def _submitted(executor: Any, jobs: Sequence[Job]) -> list[_Submitted]:
     """Submits jobs as one array. They find what this process does, and JAX is set as here."""
-    before = dict(os.environ)
+    before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = python_path()
     try:
         with executor.batch():
             handles = [executor.submit(job) for job in jobs]
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        del os.environ["PYTHONPATH"]
+        os.environ |= {} if before is None else {"PYTHONPATH": before}
     return [_Submitted(job, handle) for job, handle in zip(jobs, handles, strict=True)]
 
 
