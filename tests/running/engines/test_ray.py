@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -320,9 +321,40 @@ def test_ctrl_c_stops_all_and_saves_and_the_same_command_goes_on(tmp_path):
 
 
 @pytest.mark.engines
-def test_a_machine_that_runs_out_of_memory_is_told_of(tmp_path, monkeypatch):
+def test_a_machine_without_memory_to_begin_with_is_named_before_any_training(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")  # more is in use, whatever else runs
     monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "250")
     words = [*ENDLESS, "--engine", "ray", "--out", str(tmp_path / "study")]
     done = subprocess.run(command(*words), capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1 and "ran out of memory: lower --workers" in done.stderr
+    assert done.returncode == 2, done.stderr
+    assert "can't be asked: OutOfMemoryError" in done.stderr and not (tmp_path / "study" / "runs").exists()
+
+
+@pytest.mark.engines
+def test_a_worker_that_takes_too_much_memory_ends_by_the_error_that_is_known_here():
+    """Ray's own word for it, with a limit of 0.9 GB over what is in use."""
+    code = """
+        import os, time
+        read = dict(line.split(":") for line in open("/proc/meminfo"))
+        free, total = (int(read[name].split()[0]) for name in ("MemAvailable", "MemTotal"))
+        os.environ["RAY_memory_usage_threshold"] = f"{1 - free / total + 0.9e6 / total:.3f}"
+        os.environ["RAY_memory_monitor_refresh_ms"] = "250"
+        import ray
+        ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+
+        @ray.remote(max_restarts=0)
+        class Greedy:
+            def take(self):
+                taken = []
+                for _ in range(18):
+                    taken.append(b"x" * (100 << 20))
+                    time.sleep(0.2)
+                time.sleep(60)
+
+        try:
+            ray.get(Greedy.remote().take.remote(), timeout=120)
+        except ray.exceptions.OutOfMemoryError:
+            print("out of memory")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=300)
+    assert "out of memory" in done.stdout, done.stderr

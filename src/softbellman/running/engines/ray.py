@@ -142,7 +142,8 @@ class _Group:
     """A group of a round: where it is trained now, and how often it lost that."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.worker, self.has_begun = task, None, False
+        self.task, self.has_begun = task, False
+        self.worker: Any = None  # Ray's handle of the attempt
         self.losses, self.place = 0, -1
 
 
