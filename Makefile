@@ -10,7 +10,7 @@ DEMO_OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-atari test test-slow test-torch test-engines lint format hooks benchmark gallery clean
+.PHONY: help demo demo-atari test test-slow test-torch test-engines lint format hooks benchmark gallery docs docs-links dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,12 @@ benchmark: $(VENV)/.ready-all ## agent steps per second on Atari beside Stable-B
 gallery: $(VENV)/.ready-dev ## draw the gallery of operators in docs/operators.md anew
 	$(BIN)/python docs/gallery.py
 
+docs: $(VENV)/.ready-docs ## the documentation as a site, build/site/index.html: tutorials run, no warning
+	$(BIN)/python -m sphinx -q -E -W --keep-going docs build/site
+
+docs-links: $(VENV)/.ready-docs ## look up every link that leaves the site; needs a network
+	$(BIN)/python -m sphinx -q -E -D nb_execution_mode=off -b linkcheck docs build/links
+
 clean: ## remove .venv and .venv-engines, caches and what benchmarks built; runs/ stays
 	rm -rf $(VENV) .venv-engines build dist .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -64,6 +70,12 @@ clean: ## remove .venv and .venv-engines, caches and what benchmarks built; runs
 $(VENV)/.ready-all $(VENV)/.ready-dev: $(VENV)/.ready-%: pyproject.toml | $(VENV)/.made
 	@echo "Installing softbellman[$*] into $(VENV); the first time takes a few minutes."
 	@$(PIP) install --editable ".[$*]"
+	@touch $@
+
+# The tutorials use PyTorch.
+$(VENV)/.ready-docs: $(VENV)/.ready-torch pyproject.toml
+	@echo "Installing softbellman[docs] into $(VENV)."
+	@$(PIP) install --editable ".[docs]"
 	@touch $@
 
 # The plain name of a release, so that an index that offers a build for the CPU can choose it.

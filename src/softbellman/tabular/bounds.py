@@ -117,7 +117,7 @@ def per_action_gap(tau: float, actions: int) -> float:
 
 
 def sparsemax_gap(tau: float, actions: int) -> float:
-    """Bound by how much the sparse operator *over*estimates the maximum: `alpha (m - 1) / (2 m)`, `alpha = 1 / tau`.
+    """Bound by how much the sparse operator overestimates the maximum: `alpha (m - 1) / (2 m)`, `alpha = 1 / tau`.
 
     Met where all values are equal. docs/theory.md has the operator itself, as an example of a user's own.
 
