@@ -26,7 +26,11 @@ extensions = [
 ]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
-nb_execution_mode = "off"
+nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 1800  # seconds for a cell: one that trains takes a minute on a machine that is not busy
+nb_merge_streams = True
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
