@@ -6,11 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST_ARGS ?=
+PYTHONS ?= $(PYTHON)
 DEMO_OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-atari test test-slow test-torch test-engines lint format hooks benchmark gallery docs docs-links dist clean
+.PHONY: help demo demo-atari test test-slow test-torch test-engines lint format hooks benchmark gallery docs docs-links dist try-wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,9 +58,19 @@ gallery: $(VENV)/.ready-dev ## draw the gallery of operators in docs/operators.m
 
 docs: $(VENV)/.ready-docs ## the documentation as a site, build/site/index.html: tutorials run, no warning
 	$(BIN)/python -m sphinx -q -E -W --keep-going docs build/site
+	$(BIN)/python docs/check_site.py build/site
 
 docs-links: $(VENV)/.ready-docs ## look up every link that leaves the site; needs a network
 	$(BIN)/python -m sphinx -q -E -D nb_execution_mode=off -b linkcheck docs build/links
+
+dist: $(VENV)/.ready-dev ## wheel and source archive in dist/, checked: what they hold, what an index would say
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python release/contents.py dist
+
+try-wheel: dist ## the README's commands from the wheel in an empty environment; PYTHONS="python3.11 python3.12"
+	$(BIN)/python release/try_wheel.py dist/*.whl $(PYTHONS)
 
 clean: ## remove .venv and .venv-engines, caches and what benchmarks built; runs/ stays
 	rm -rf $(VENV) .venv-engines build dist .pytest_cache .ruff_cache .hypothesis

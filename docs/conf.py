@@ -39,6 +39,8 @@ napoleon_use_ivar = True
 
 html_theme = "furo"
 html_title = f"softbellman {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 
 
@@ -54,7 +56,9 @@ def link_to_files(app: Sphinx, page: nodes.document) -> None:
         if link["reftype"] == "myst" and target is not None:
             name = os.path.relpath(target, folder)
             link.replace_self(
-                link.children if target.is_dir() else addnodes.download_reference("", "", *link.children, reftarget=name)
+                link.children
+                if target.is_dir()
+                else addnodes.download_reference("", "", *link.children, reftarget=name)
             )
 
 

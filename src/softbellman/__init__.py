@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FiniteMDP", "Study", "__version__", "arm", "compare", "operators", "solve", "train"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,111 @@
+"""The site has every page of docs/, links lead somewhere, and the tutorials' code runs, at a small size."""
+
+import ast
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+TUTORIALS = {
+    "own-operator": {"steps": 200},
+    "comparison": {"seeds": 2, "steps": 2_000},
+    "solving": {},
+    "stable-baselines3": {"steps": 600},
+}
+
+
+def listed_pages() -> list[str]:
+    """The names in the tables of contents, without `.md`."""
+    tables = re.findall(r"^```\{toctree\}\n(.*?)^```", (DOCS / "index.md").read_text(), re.MULTILINE | re.DOTALL)
+    return [line for table in tables for line in table.splitlines() if line and not line.startswith(":")]
+
+
+def test_the_tables_of_contents_have_every_page_once():
+    names = [page.relative_to(DOCS).with_suffix("").as_posix() for page in PAGES]
+    assert sorted(listed_pages()) == sorted(set(names) - {"index"}), "list the page in docs/index.md"
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^(`{3,}).*?^\1|`[^`\n]+`", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path) -> list[str]:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text())):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path) if path else page
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    assert broken_links(page) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[a](there.md) and [b](there.md#one-two)", []),
+        ("# Own\n[a](#own) [b](#other)", ["#other"]),
+        ("[a](gone.md) ![b](gone.png)", ["gone.md", "gone.png"]),
+        ("[a](there.md#three)", ["there.md#three"]),
+        ("`[a](gone.md)`\n```\n[b](gone.md)\n```\n", []),
+    ],
+)
+def test_broken_links_are_seen(text, expected, tmp_path):
+    (tmp_path / "there.md").write_text("# One: `two`\n\n```\n# Three\n```\n".replace(": `two`", " `two`"))
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    assert broken_links(page) == expected
+
+
+def cells(tutorial: str) -> list[str]:
+    text = (DOCS / "tutorials" / f"{tutorial}.md").read_text()
+    return re.findall(r"^```\{code-cell\} python\n(?::tags:.*\n)?(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_every_tutorial_is_run():
+    assert {page.stem for page in (DOCS / "tutorials").glob("*.md")} == set(TUTORIALS)
+
+
+@pytest.mark.parametrize(
+    "tutorial",
+    [pytest.param(name, marks=pytest.mark.torch if name == "stable-baselines3" else ()) for name in TUTORIALS],
+)
+def test_the_code_of_tutorials_runs(tutorial, tmp_path, monkeypatch):
+    """At the sizes above in place of the tutorial's own."""
+    if tutorial == "stable-baselines3":
+        pytest.importorskip("stable_baselines3")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sizes, names = dict(TUTORIALS[tutorial]), {"__name__": "__main__"}
+    modules = set(sys.modules)
+    for cell in cells(tutorial):
+        if written := re.match(r"%%writefile (\S+)\n", cell):
+            Path(written[1]).write_text(cell[written.end() :])
+            importlib.invalidate_caches()
+            continue
+        tree = ast.parse(cell)
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and (name := ast.unparse(node.targets[0])) in sizes:
+                node.value = ast.copy_location(ast.Constant(sizes.pop(name)), node.value)
+        exec(compile(tree, tutorial, "exec"), names)
+    assert not sizes, "the tutorial sets no such size"
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
