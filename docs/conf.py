@@ -1,4 +1,4 @@
-"""The documentation as a site, which `make docs` builds: pages, notebooks that are run, and a reference from docstrings."""
+"""The documentation as a site, which `make docs` builds: pages, notebooks that run, a reference from docstrings."""
 
 import os
 from pathlib import Path
