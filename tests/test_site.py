@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 TUTORIALS = {
-    "own-operator": {"steps": 200},
-    "comparison": {"seeds": 2, "steps": 2_000},
+    "own-operator": {"steps": 1_200},
+    "comparison": {"seeds": 2, "steps": 3_000},
     "solving": {},
     "stable-baselines3": {"steps": 600},
 }
