@@ -11,7 +11,7 @@ DEMO_OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-atari test test-slow test-torch test-engines lint format hooks benchmark gallery docs docs-links dist try-wheel clean
+.PHONY: help demo demo-atari test test-slow test-torch test-engines lint format hooks benchmark gallery docs docs-links dist try-wheel test-trackers clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,8 +25,8 @@ demo-atari: $(VENV)/.ready-all ## train on a real Atari game for a few minutes; 
 	$(BIN)/softbellman train atari/breakout --operator "softmax(5)" --preset demo-atari --seed 0 --out $(DEMO_OUT)
 	$(BIN)/softbellman watch $(DEMO_OUT)
 
-test: $(VENV)/.ready-dev ## the fast tests, without PyTorch
-	$(BIN)/python -m pytest -m "not slow and not torch and not engines" --numprocesses auto --dist loadfile $(PYTEST_ARGS)
+test: $(VENV)/.ready-dev ## the fast tests, without PyTorch, Ray and trackers
+	$(BIN)/python -m pytest -m "not slow and not torch and not engines and not trackers" --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.ready-dev ## the tests that train for minutes
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
@@ -37,6 +37,9 @@ test-torch: $(VENV)/.ready-torch ## the operators on PyTorch tensors (installs P
 test-engines: ## the engines on Ray and Slurm, with an environment of their own (installs Ray into .venv-engines)
 	@$(MAKE) VENV=.venv-engines .venv-engines/.ready-engines
 	.venv-engines/bin/python -m pytest -m engines $(PYTEST_ARGS)
+
+test-trackers: $(VENV)/.ready-trackers ## rows in Weights & Biases, MLflow and Trackio, offline (installs them into .venv)
+	$(BIN)/python -m pytest -m trackers $(PYTEST_ARGS)
 
 lint: $(VENV)/.ready-dev ## style, format, types
 	$(BIN)/ruff check .
@@ -98,6 +101,11 @@ $(VENV)/.ready-torch: $(VENV)/.ready-dev
 $(VENV)/.ready-engines: $(VENV)/.ready-dev
 	@echo "Installing Ray and submitit into $(VENV)."
 	@$(PIP) install --editable ".[ray,slurm]"
+	@touch $@
+
+$(VENV)/.ready-trackers: $(VENV)/.ready-dev
+	@echo "Installing softbellman[wandb,mlflow,trackio] into $(VENV)."
+	@$(PIP) install --editable ".[wandb,mlflow,trackio]"
 	@touch $@
 
 $(VENV)/.made:

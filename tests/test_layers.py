@@ -30,7 +30,7 @@ ALLOWED = {
     "learning": {"operators", "part", "gaps", "temperature", "envs.step", "memory"},
     "training": {"operators", "envs", "learning", "faults"},
     "config": {"operators", "part", "envs", "learning.settings", "training.settings", "arguments", "references"},
-    "study": {"operators", "training", "config", "memory", "arguments", "extras", "faults", "references"},
+    "study": {"operators", "training", "config", "memory", "arguments"},
     "study.store": {
         "operators",
         "training",
@@ -40,8 +40,9 @@ ALLOWED = {
         "report",
     },  # a study's own page, drawn when asked for
     "analysis": {"operators", "config", "study", "arguments"},
+    "sinks": {"training", "config", "study", "extras", "faults", "references"},
     "running": {
-        *("operators", "envs", "learning", "training", "config", "study"),
+        *("operators", "envs", "learning", "training", "config", "study", "sinks"),
         *("memory", "arguments", "extras", "faults", "references"),
     },
     "report": {
@@ -73,7 +74,7 @@ ALLOWED = {
 # Slow to load, or from an extra that may be missing: imported only where used in the modules below.
 HEAVY = {
     "jax", "optax", "gymnasium", "ale_py", "cv2", "matplotlib", "torch", "imageio", "safetensors", "gymnax", "pandas",
-    "tensorboardX", "ray", "submitit",
+    "tensorboardX", "wandb", "mlflow", "trackio", "ray", "submitit",
 }  # fmt: skip
 LIGHT = ("operators", "config", "cli", "__init__", "__main__")
 

@@ -1,6 +1,7 @@
 """Optional packages: the extra that installs each, and the error where one is missing; imports nothing of ours."""
 
 import importlib
+import importlib.util
 from typing import Any
 
 EXTRAS = {
@@ -9,6 +10,9 @@ EXTRAS = {
     "tensorboard": ("tensorboardX",),
     "ray": ("ray",),
     "slurm": ("submitit",),
+    "wandb": ("wandb",),
+    "mlflow": ("mlflow",),
+    "trackio": ("trackio",),
 }
 
 
@@ -40,3 +44,14 @@ def imported(package: str, extra: str, oldest: tuple[int, int], after: tuple[int
         first, last = (".".join(map(str, each)) for each in (oldest, after))
         raise ValueError(f"{package} {module.__version__} was not tried: install one from {first} on, before {last}")
     return module
+
+
+def require_extra(extra: str) -> None:
+    """Refuse to go on without the packages of an extra, whose names are those of their modules; none is imported.
+
+    Raises:
+        MissingExtra: if one is not installed.
+    """
+    for package in EXTRAS[extra]:
+        if importlib.util.find_spec(package) is None:
+            raise MissingExtra(package, extra)

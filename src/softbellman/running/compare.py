@@ -1,6 +1,7 @@
 """Comparison runner: a comparison trained as one study; `compare` and `train` of Python."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ from softbellman.arguments import as_integer, as_list, as_path, is_one
 from softbellman.config import as_arm, budgets, with_settings
 from softbellman.envs import name_of
 from softbellman.faults import faults_placed
-from softbellman.references import reference_to
+from softbellman.references import found, reference_to
 from softbellman.running.comparison import Comparison, Resources, prepare, resources_for
-from softbellman.running.engines import HERE, LOCAL, Engine
+from softbellman.running.engines import HERE, LOCAL, Engine, Here
 from softbellman.running.launch import Work, launch, outcome
 from softbellman.running.play import measure_chance
 from softbellman.running.progress import reporter
@@ -31,6 +32,7 @@ def train_comparison(
     retry_failed: bool = False,
     inexact: bool = False,
     quiet: bool = False,
+    on_phase: Any = None,
 ) -> Study:
     """Trains what a comparison lacks, in its directory, which is made if it is not there.
 
@@ -42,6 +44,7 @@ def train_comparison(
         retry_failed: runs that failed are tried again; otherwise they are left alone.
         inexact: goes on also where that can't be done exactly.
         quiet: prints nothing but notes.
+        on_phase: see `launch`.
 
     Returns:
         The study. Runs of it may have failed or diverged: see `launch.outcome`.
@@ -76,6 +79,7 @@ def train_comparison(
                     progress=progress,
                     check=lease.check,
                     inexact=inexact,
+                    on_phase=on_phase,
                 )
                 measure_chance(study, progress.note)
             finally:
@@ -99,6 +103,7 @@ def compare(
     threads: int | None = None,
     engine: str | Engine = LOCAL,
     sinks: Any = None,
+    on_phase: str | Callable[[Any, Any], Any] | None = None,
     retry_failed: bool = False,
     quiet: bool = False,
 ) -> Study:
@@ -130,8 +135,13 @@ def compare(
         engine: what trains groups: `local`, processes on this machine; `here`, this process, one after the other;
             `ray`, `ray:host:port`, `slurm`, other machines; `module:function` or an object of your own, see
             `engines.Engine`.
-        sinks: where rows go beside `metrics.csv`: `tensorboard`, or a function or class of a module that makes a
-            `sinks.Sink` of a run; one or several. By default those that the study was begun with, or none.
+        sinks: where rows go beside `metrics.csv`: `tensorboard`, `wandb`, `mlflow`, `trackio`, or a function or class
+            of a module that makes a `sinks.Sink` of a run; one or several. By default those that the study was begun
+            with, or none.
+        on_phase: called after each test phase with a row (columns of `metrics.csv`, environment, operator, seed) and
+            the policy of that moment, `policy.q(obs)` and `policy.act(obs)`. It can look, and change nothing; if it
+            raises StopIteration, all states are saved and the study is returned as it stands. An engine in other
+            processes takes a function of a module; `here`, any.
         retry_failed: tries runs again that have failed.
         quiet: prints nothing but notes.
 
@@ -162,7 +172,8 @@ def compare(
     folder = comparison.default_out if out is None else as_path(out)
     begun = study_in(folder)
     resources = resources_for(comparison.cells, workers, threads, begun, engine=engine)
-    study = train_comparison(comparison, folder, resources, retry_failed=retry_failed, quiet=quiet)
+    on_phase = None if on_phase is None else _callback(on_phase, resources.trainer)
+    study = train_comparison(comparison, folder, resources, retry_failed=retry_failed, quiet=quiet, on_phase=on_phase)
     if not quiet:
         for line in outcome(study):
             print(line)
@@ -192,6 +203,25 @@ def train(
         ValueError: as `compare`; so do the others.
     """
     return compare(environment, operator, seeds, steps, **{"engine": HERE, "retry_failed": True} | options)
+
+
+def _callback(on_phase: Any, engine: Engine) -> Any:
+    """Returns a callback as an engine's tasks take it: itself in this process, `module:name` elsewhere.
+
+    Raises:
+        ValueError: if it can't be called with a row and a policy, or be found by other processes.
+    """
+    made = found(on_phase, "on_phase") if isinstance(on_phase, str) else on_phase
+    if not callable(made):
+        raise ValueError(f"on_phase is a {type(made).__name__}, which can't be called with a row and a policy")
+    try:
+        inspect.signature(made).bind("row", "policy")
+    except TypeError as error:
+        raise ValueError(f"on_phase is called with a row and a policy, which it does not take: {error}") from None
+    try:
+        return made if isinstance(engine, Here) else reference_to(made, "on_phase")
+    except ValueError as error:
+        raise ValueError(f"{error}, or train in this process (engine='{HERE}')") from None
 
 
 def _recorded(comparison: Comparison, resources: Resources) -> dict[str, Any]:

@@ -21,12 +21,12 @@ from softbellman.running.engines.named import is_of_other_machines, make_engine,
 from softbellman.running.jax_settings import require_flags
 from softbellman.running.launch import Work, find_work
 from softbellman.running.plan import Plan, check_in_training, check_seeds, plan
+from softbellman.sinks import require_sinks
 from softbellman.study.groups import open_groups
 from softbellman.study.matching import require_within
 from softbellman.study.place import require_new
 from softbellman.study.provenance import available_cores
 from softbellman.study.runs import runs_of
-from softbellman.study.sinks import require_sinks
 from softbellman.study.store import Study, study_in
 
 _COMPILED_TOGETHER = 8

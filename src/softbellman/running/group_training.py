@@ -9,13 +9,15 @@ from typing import Any
 
 from softbellman.config import Config, decisive
 from softbellman.faults import in_a_line
+from softbellman.learning.fixed_policy import FixedPolicy
 from softbellman.running.build import make_loop, obs_scale
 from softbellman.running.jax_settings import own_settings
 from softbellman.running.stopping import Stopped, StopRequests
+from softbellman.sinks import Sinks
 from softbellman.study.groups import Group
 from softbellman.study.locks import Lease, Lost, locked
 from softbellman.study.provenance import changes, provenance
-from softbellman.study.sinks import Sinks
+from softbellman.study.runs import RunPath
 from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter, count_rows
 from softbellman.training.checkpoint import Checkpoint, Checkpoints
@@ -48,6 +50,8 @@ def train_group(
     on_row: Callable[[int, Row, TestPhase], None] = _say_nothing,
     on_note: Callable[[str], None] = _say_nothing,
     on_resumed: Callable[[int, list[str], dict[str, Any]], None] = _say_nothing,
+    on_phase: Callable[[Row, FixedPolicy], Any] | None = None,
+    on_stop: Callable[[], None] = _say_nothing,
     inexact: bool = False,
 ) -> None:
     """Trains one group of a study, from where it stands to its end, and removes its directory then.
@@ -62,17 +66,31 @@ def train_group(
         on_note: called with what a user should know, such as that the study was resumed, and how exactly.
         on_resumed: called with the agent step at which training goes on, what is not as if there had been no stop,
             and the provenance.
+        on_phase: a user's own, called after each test phase of a run with a copy of its row, to which the run's
+            environment, operator and seed are added, and with its policy; likewise. It changes nothing; StopIteration
+            that it raises asks for a stop.
+        on_stop: called when it does.
         inexact: goes on also where that can't be done exactly; see `training.loop.Loop.restore`.
 
     Raises:
         Refused: its checkpoint is of other settings, the game under way can't be played again as it was, or another
             process does not leave the group, or has taken it over.
         Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
-        Stopped: it was asked to stop by a signal; the state is saved, and the runs are marked so.
+        Stopped: it was asked to stop by a signal or by `on_phase`; the state is saved, and the runs are marked so.
     """
+
+    def told(run: RunPath, row: Row, policy: Callable[[], FixedPolicy]) -> None:
+        if on_phase is not None:
+            try:
+                of_run = {"environment": run.environment, "operator": run.operator, "seed": run.seed}
+                on_phase(of_run | row, policy())
+            except StopIteration:
+                stop.request()
+                on_stop()
+
     with StopRequests(on_note) as stop, locked(group.path, _patience(stop, on_note)) as lease, ExitStack() as stack:
-        on_progress, on_row = _unfailing(on_progress, on_note), _unfailing(on_row, on_note)
-        training = _Training(study, group, lease, on_row, on_note)
+        on_progress, on_row = (_unfailing(each, "what reports on training", on_note) for each in (on_progress, on_row))
+        training = _Training(study, group, lease, on_row, _unfailing(told, "on_phase", on_note), on_note)
         try:
             loop = training.begin(stack, on_resumed, inexact=inexact)
             training.run(loop, stop, on_progress)
@@ -89,10 +107,11 @@ class _Training:
         group: Group,
         lease: Lease,
         on_row: Callable[..., None],
+        on_phase: Callable[..., None],
         on_note: Callable[[str], None],
     ) -> None:
-        self.group, self.config, self.on_row, self.on_note = group, study.config_of(group.runs[0]), on_row, on_note
-        self.lease = lease
+        self.group, self.config, self.lease = group, study.config_of(group.runs[0]), lease
+        self.on_row, self.on_phase, self.on_note = on_row, on_phase, on_note
         self.facts = study.record["environment_facts"].get(group.runs[0].environment, {})
         self.checkpoints = Checkpoints(group.path / "checkpoint", self.config.checkpoint.keep)
         self.provenance = provenance()
@@ -193,6 +212,7 @@ class _Training:
             self.sinks[index].row(row)
             self._write(partial(writer.params, loop.params(index), row["agent_steps"], row["updates"], phase.mean))
             self.on_row(index, row, phase)
+            self.on_phase(writer.run, row, partial(loop.policy, index))
         if not self.saved_steps and all(writer.is_complete for writer in self.writers):
             self._save(loop)  # the first, so that a run with rows can always go on
 
@@ -273,7 +293,7 @@ def _patience(stop: StopRequests, on_note: Callable[[str], None]) -> Callable[[s
     return wait
 
 
-def _unfailing(callback: Callable[..., None], on_note: Callable[[str], None]) -> Callable[..., None]:
+def _unfailing(callback: Callable[..., None], subject: str, on_note: Callable[[str], None]) -> Callable[..., None]:
     """Returns a callback that no longer calls the one given once that has raised: a logger must not end training."""
     broken = False
 
@@ -283,8 +303,8 @@ def _unfailing(callback: Callable[..., None], on_note: Callable[[str], None]) ->
             return
         try:
             callback(*arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             broken = True
-            on_note(f"what reports on training failed, and training goes on: {in_a_line(error)}")
+            on_note(f"{subject} failed, and training goes on: {in_a_line(error)}")
 
     return call

@@ -6,13 +6,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from softbellman import operators as ops
 from softbellman.config.arms import Arm
 from softbellman.running.engines import Engine, Event, Task
 from softbellman.running.progress import Reporter
-from softbellman.running.stopping import StopRequests
+from softbellman.running.stopping import Stopped, StopRequests
 from softbellman.study.groups import OVER, Group, open_groups
 from softbellman.study.place import unwritable
 from softbellman.study.provenance import provenance
@@ -100,6 +100,7 @@ def launch(
     progress: Reporter,
     check: Callable[[], None] = lambda: None,
     inexact: bool = False,
+    on_phase: str | Callable[[Any, Any], Any] | None = None,
 ) -> None:
     """Trains what a study lacks. Runs that fail or diverge end no other; how each ended is in its `status.json`.
 
@@ -115,6 +116,8 @@ def launch(
         progress: takes how it goes.
         check: called several times a second; what it raises ends training as a signal does.
         inexact: goes on also where that can't be done exactly.
+        on_phase: called after each test phase, or its `module:name` for an engine that trains elsewhere; see
+            `train_group`. If it asks for a stop, every group's state is saved too, and this returns.
 
     Raises:
         Stopped: it was asked to stop by a signal, and every group's state is saved.
@@ -127,18 +130,22 @@ def launch(
     made_with = provenance() | {"threads": variables.get("NPROC"), "xla_flags": variables.get("XLA_FLAGS")}
     started = {"groups": len(groups), "workers": engine.capacity, "provenance": made_with}
     study.update(launches=[*study.record.get("launches", []), started])
-    watch = _Watch(study, groups, progress)
 
     def check_all() -> None:
         stop.check()
         check()
 
     with StopRequests(progress.note) as stop:
-        while groups:
+        watch = _Watch(study, groups, progress, stop)
+        while groups and not watch.stopped:
             groups.sort(key=lambda group: -len(group.runs))  # the long ones first, so that all end at about one time
-            tasks = [Task(study.path, group.path.name, inexact, variables) for group in groups]
+            tasks = [Task(study.path, group.path.name, inexact, variables, on_phase) for group in groups]
             try:
                 engine.train(tasks, watch.heard, check_all)
+            except Stopped:
+                if stop.was_signalled or not watch.stopped:
+                    raise
+                break
             finally:
                 watch.record()
             groups = [follower for group in groups for follower in watch.settle(group)]
@@ -170,8 +177,9 @@ def outcome(study: Study, operators: Sequence[str] | None = None) -> list[str]:
 class _Watch:
     """Watch over the groups under way, and the fate of those that die."""
 
-    def __init__(self, study: Study, groups: Sequence[Group], progress: Reporter) -> None:
-        self.study, self.progress, self.refusals = study, progress, dict[str, str]()
+    def __init__(self, study: Study, groups: Sequence[Group], progress: Reporter, stop: StopRequests) -> None:
+        self.study, self.progress, self.stop, self.refusals = study, progress, stop, dict[str, str]()
+        self.stopped = False  # by the user's own `on_phase`
         self._groups = {group.path.name: group for group in groups}
         self._over = {run for run in study.runs if read_status(run) in OVER}
         self._steps, self._done = dict[RunPath, int](), 0  # of each run, and of all
@@ -217,6 +225,9 @@ class _Watch:
                 self.progress.note(facts["text"] if len(self._groups) == 1 else f"{task.group}: {facts['text']}")
             case "resumed":
                 self._take_resumption(task.group, **facts)
+            case "stop":
+                self.stopped = True
+                self.stop.request()
             case "refused":
                 self.refusals[task.group] = facts["reason"]
             case "died":

@@ -25,7 +25,7 @@ class StopRequests:
 
     def __init__(self, note: Callable[[str], None]) -> None:
         """Takes what is told that a request has been heard."""
-        self._note, self._requested, self._insisted = note, False, False
+        self._note, self._requested, self._signalled, self._insisted = note, False, False, False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopRequests":
@@ -41,6 +41,15 @@ class StopRequests:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def request(self) -> None:
+        """Asks for a stop without a signal."""
+        self._requested = True
+
+    @property
+    def was_signalled(self) -> bool:
+        """A signal has asked for a stop."""
+        return self._signalled
+
     def check(self) -> None:
         """Stops, if that was asked for.
 
@@ -55,6 +64,7 @@ class StopRequests:
             if self._insisted:
                 os._exit(EXIT_CODE)  # at once: the last checkpoint is whole, and a lock ends with its process
             self._insisted = True
-        if not self._requested:
-            self._requested = True
+        self._requested = True
+        if not self._signalled:
+            self._signalled = True
             self._note("stopping: the state is saved first" + "; once more to leave at once" * self._insisted)

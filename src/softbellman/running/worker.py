@@ -17,20 +17,28 @@ from typing import Any, TextIO
 
 from softbellman.faults import in_a_line
 from softbellman.memory import keep_freed_memory
+from softbellman.references import found
 from softbellman.running.stopping import EXIT_CODE, Stopped, asked
 
 PACE = 0.5  # seconds between two reports of progress
 
 
-def main(study: str, group: str, inexact: str) -> int:
-    """Trains a group; see `work`. Any text as `inexact` says yes."""
+def main(study: str, group: str, inexact: str, on_phase: str) -> int:
+    """Trains a group; see `work`. Any text as `inexact` says yes, an empty one as `on_phase` that there is none."""
     keep_freed_memory()
     send = _sender(_take_output())
     threading.Thread(target=_watch_input, daemon=True).start()
-    return work(Path(study), group, inexact=bool(inexact), send=send)
+    return work(Path(study), group, inexact=bool(inexact), send=send, on_phase=on_phase or None)
 
 
-def work(study: Path, group: str, *, inexact: bool, send: Callable[..., None]) -> int:
+def work(
+    study: Path,
+    group: str,
+    *,
+    inexact: bool,
+    send: Callable[..., None],
+    on_phase: str | Callable[[Any, Any], Any] | None = None,
+) -> int:
     """Trains a group.
 
     Args:
@@ -38,6 +46,7 @@ def work(study: Path, group: str, *, inexact: bool, send: Callable[..., None]) -
         group: name of the group.
         inexact: goes on also where that can't be done exactly.
         send: called with the kind of an event and its facts; see `engines.Event`.
+        on_phase: called after each test phase, or its `module:name`; see `train_group`.
 
     Returns:
         The exit code: 0 when its runs are over, 1 if it can't go on, 130 if it was stopped.
@@ -66,6 +75,8 @@ def work(study: Path, group: str, *, inexact: bool, send: Callable[..., None]) -
             ),
             on_note=lambda text: send("note", text=text),
             on_resumed=lambda steps, notes, made: send("resumed", agent_steps=steps, notes=notes, provenance=made),
+            on_phase=found(on_phase, "on_phase") if isinstance(on_phase, str) else on_phase,
+            on_stop=lambda: send("stop"),
             inexact=inexact,
         )
     except Stopped:

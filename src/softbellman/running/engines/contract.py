@@ -19,12 +19,14 @@ class Task(NamedTuple):
         group: name of the group.
         inexact: go on also where that can't be done exactly.
         variables: of the environment that it is to be trained in: `NPROC`, say.
+        on_phase: callback after each test phase, or its `module:name` where it is called in another process; or None.
     """
 
     study: Path
     group: str
     inexact: bool
     variables: Mapping[str, str]
+    on_phase: "str | Callable[[Any, Any], Any] | None" = None
 
 
 class Event(NamedTuple):
@@ -32,8 +34,9 @@ class Event(NamedTuple):
 
     Attributes:
         kind: `progress` (`agent_steps`), `row` (`run`, its number in the group, `epoch`, `score`, `games`), `note`
-            (`text`), `resumed` (`agent_steps`, `notes`, `provenance`), `refused` or `died` (`reason`, `report`,
-            and `raised`, where it was an exception and not the end of a process); `ended` comes last.
+            (`text`), `resumed` (`agent_steps`, `notes`, `provenance`), `stop` (`on_phase` has asked for one), `refused`
+            or `died` (`reason`, `report`, and `raised`, where it was an exception and not the end of a process);
+            `ended` comes last.
         facts: those named in parentheses.
     """
 

@@ -16,7 +16,8 @@ class Here:
         """Train tasks; see `Engine`."""
         for task in tasks:
             check()
-            code = work(task.study, task.group, inexact=task.inexact, send=_telling(task, on_event))
+            send = _telling(task, on_event)
+            code = work(task.study, task.group, inexact=task.inexact, send=send, on_phase=task.on_phase)
             on_event(task, Event("ended", {}))
             if code == EXIT_CODE:
                 raise Stopped("stopped")

@@ -87,7 +87,7 @@ class _Worker:
         }
         try:
             self._process = subprocess.Popen(
-                [*COMMAND, str(task.study), task.group, "inexact" if task.inexact else ""],
+                [*COMMAND, str(task.study), task.group, "inexact" if task.inexact else "", str(task.on_phase or "")],
                 env=cache | os.environ | inherited | dict(task.variables),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -106,7 +106,7 @@ class _Worker:
         for line in lines:
             facts = json.loads(line)
             kind = facts.pop("kind")
-            self._told |= kind in ("died", "refused")
+            self._told |= kind in ("died", "refused", "stop")
             on_event(self.task, Event(kind, facts))
         return bool(said)
 

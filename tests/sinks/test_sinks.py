@@ -8,8 +8,8 @@ import textwrap
 import pytest
 
 import softbellman as sb
+from softbellman.sinks import Sinks, require_sinks
 from softbellman.study.runs import runs_of
-from softbellman.study.sinks import Sinks, require_sinks
 from softbellman.study.store import Study
 from softbellman.training.metrics import columns
 
@@ -120,7 +120,7 @@ def test_rows_from_before_are_numbers_again(tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("tensorbord", "unknown sink 'tensorbord'; there are tensorboard, and module:function"),
+        ("tensorbord", "unknown sink 'tensorbord'; there are tensorboard, wandb, mlflow, trackio, and module:function"),
         ("mysinks:Missing", "sink mysinks:Missing: mysinks has no Missing"),
         ("mysinks:NUMBER", "sink mysinks:NUMBER is a int, which can't be called with a run"),
     ],

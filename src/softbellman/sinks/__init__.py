@@ -1,13 +1,18 @@
-"""Sinks: where the rows of a run go beside its `metrics.csv`, such as TensorBoard; one that fails ends no training."""
+"""Sinks: trackers, or one's own, that take the rows of a run beside `metrics.csv`; one that fails ends no training."""
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
-from softbellman.extras import MissingExtra
+from softbellman.extras import require_extra
 from softbellman.faults import in_a_line
 from softbellman.references import found, is_reference
+from softbellman.sinks.mlflow_tracker import MLflow
+from softbellman.sinks.tensorboard import TensorBoard
+from softbellman.sinks.tracked import Tracked
+from softbellman.sinks.trackio_tracker import Trackio
+from softbellman.sinks.wandb_tracker import Wandb
 from softbellman.study.runs import RunPath
 from softbellman.training.metrics import Row
 
@@ -16,7 +21,8 @@ class Sink(Protocol):
     """Takes the rows of one run.
 
     When training goes on after a stop a sink is made anew and is given all rows that the run has by then, the old ones
-    first: one that writes a file begins that file anew, and so no row is there twice.
+    first: one that writes a file begins that file anew, and so no row is there twice. `tracked.Tracked` passes on those
+    alone that a tracker was not given before.
     """
 
     def row(self, row: Row) -> None:
@@ -35,43 +41,20 @@ class Sink(Protocol):
 MakeSink = Callable[[RunPath], Sink]
 
 
-class TensorBoard:
-    """Event files for TensorBoard in `tensorboard/` of the run's directory, a scalar for each measure."""
-
-    def __init__(self, run: RunPath) -> None:
-        """Begin anew.
-
-        Raises:
-            MissingExtra: if tensorboardX is not installed.
-        """
-        writer = _summary_writer()
-        folder = run.path / "tensorboard"
-        shutil.rmtree(folder, ignore_errors=True)
-        self._writer = writer(str(folder), flush_secs=30)
-
-    def row(self, row: Row) -> None:
-        """Add the measures that could be had, at the row's agent step."""
-        for name, value in row.items():
-            if value is not None and name != "agent_steps":
-                self._writer.add_scalar(name, value, global_step=row["agent_steps"])
-
-    def status(self, state: str, **facts: Any) -> None:
-        """Add it as a text."""
-        self._writer.add_text("status", state)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
-
-
-SINKS: dict[str, MakeSink] = {"tensorboard": TensorBoard}
+SINKS: dict[str, MakeSink] = {
+    "tensorboard": TensorBoard,
+    "wandb": partial(Tracked, "wandb", Wandb),
+    "mlflow": partial(Tracked, "mlflow", MLflow),
+    "trackio": partial(Tracked, "trackio", Trackio),
+}
+"""Sinks that come with softbellman, each by the name of the extra that installs what it needs."""
 
 
 def require_sinks(names: Sequence[str]) -> None:
     """Refuse sinks that can't be made.
 
     Args:
-        names: `tensorboard`, or `module:function` of a user's own, which is called with a run.
+        names: of `SINKS`, or `module:function` of a user's own, which is called with a run.
 
     Raises:
         ValueError: for an unknown name, or a reference that leads to nothing that can be called.
@@ -81,8 +64,8 @@ def require_sinks(names: Sequence[str]) -> None:
         make = _maker(name)
         if not callable(make):
             raise ValueError(f"sink {name} is a {type(make).__name__}, which can't be called with a run")
-        if make is TensorBoard:
-            _summary_writer()
+        if name in SINKS:
+            require_extra(name)
 
 
 class Sinks:
@@ -137,14 +120,6 @@ def _maker(name: str) -> Any:
         known = ", ".join(SINKS)
         raise ValueError(f"unknown sink {name!r}; there are {known}, and module:function for one of your own")
     return SINKS[name]
-
-
-def _summary_writer() -> Any:
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError as error:
-        raise MissingExtra("tensorboardX", "tensorboard") from error
-    return SummaryWriter
 
 
 def _number(text: str) -> float | int | None:
