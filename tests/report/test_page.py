@@ -6,6 +6,10 @@ import time
 
 import pytest
 
+from softbellman import report
+from softbellman.analysis.findings import find_all
+from softbellman.analysis.records import Records
+from softbellman.report.page import Live
 from softbellman.study.store import Study
 
 from ..browser import Browser, find_browser
@@ -142,6 +146,73 @@ def test_without_its_script_the_page_shows_all(browser, pages, width):
     assert min(browser.value(DRAWN)) >= 3
     assert browser.value("document.querySelector('.views').hidden")
     assert browser.value("document.querySelector('button[data-operator]').disabled")
+
+
+LIVE = "document.querySelector('.live')?.textContent"
+
+
+def live_page(folder, study, seconds=1):
+    records = Records.read(study)
+    live = Live("2 of 15 runs have ended", "2026-01-02 03:04:05 UTC", seconds)
+    return report.write(records, find_all(records), folder, films=False, live=live)
+
+
+def reloaded(browser, mark):
+    """Waits until the page was loaded anew: what a script has left on its window is then gone."""
+    end = time.monotonic() + 20
+    while browser.value(f"window.mark === {mark}"):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    browser.value("new Promise((done) => document.readyState === 'complete' ? done() : addEventListener('load', done))")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_page_of_a_study_under_way_reloads_itself_and_stays_as_its_reader_left_it(browser, tmp_path, width):
+    study = synthetic(tmp_path / "study", operators=ELEVEN[:3], phases=4)
+    page = live_page(tmp_path / "page", study)
+    browser.open(page, width)
+    assert browser.value(LIVE) == (
+        "Under way: 2 of 15 runs have ended. Last update 2026-01-02 03:04:05 UTC; "
+        "this page reloads itself every 1 seconds. Films come with the last one."
+    )
+    browser.click('button[data-operator="1"]')
+    browser.click('button[data-view="seeds"]')
+    browser.value("document.querySelectorAll('details')[1].open = true")
+    browser.value("window.mark = 1; scrollTo(0, 900)")
+    reloaded(browser, 1)
+    left = """[scrollY, document.querySelector('button[data-operator="1"]').getAttribute("aria-pressed"),
+        document.body.className, [...document.querySelectorAll("details")].map((each) => each.open)]"""
+    as_left = [900, "false", "show-bands show-seeds", [False, True]]
+    assert browser.value(left) == as_left
+    assert set(browser.value(HIDDEN.replace("${part}", ".o1."))) == {True}
+    page = report_of(study, out=tmp_path / "page", films=False)  # the last page
+    while browser.value(LIVE) is not None:
+        browser.value("window.mark = 2")
+        reloaded(browser, 2)
+    assert browser.value(left) == as_left
+    browser.value("window.mark = 3")
+    time.sleep(2.5)
+    assert browser.value("window.mark") == 3  # it does not reload itself any more
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    assert browser.problems == [] and set(browser.requests) == {page.resolve().as_uri()}
+
+
+def test_without_its_script_a_page_under_way_reloads_itself_too(browser, tmp_path):
+    study = synthetic(tmp_path / "study", operators=ELEVEN[:2], phases=4)
+    browser.open(live_page(tmp_path / "page", study), 1280, script=False)
+    assert "Under way" in browser.value(LIVE)
+    report_of(study, out=tmp_path / "page", films=False)
+    end = time.monotonic() + 20
+    while browser.value(LIVE) is not None:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def test_a_page_opened_later_begins_at_its_top(browser, pages):
+    browser.open(pages("three operators")[0], 1280)
+    browser.value("scrollTo(0, 900)")
+    browser.open(pages("two games")[0], 1280)
+    assert browser.value("scrollY") == 0
 
 
 def test_a_film_plays(browser, cartpole, tmp_path):

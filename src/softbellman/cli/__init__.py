@@ -131,6 +131,7 @@ _HANDLERS: dict[str, Callable[[Any], int]] = {
     "resume": training.resume,
     "evaluate": results.evaluate,
     "watch": results.watch,
+    "card": results.card,
     "operators": _operators,
     "solve": theory.solve,
     "simulate bias": theory.simulate_bias,

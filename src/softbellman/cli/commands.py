@@ -31,7 +31,8 @@ class Training:
             others. A CPU always does.
         dry_run: prints the resolved configuration and what it needs, and stops.
         quiet: prints nothing but errors.
-        log: where rows go beside `metrics.csv`: `tensorboard`, or `module:function` for a sink of your own.
+        log: where rows go beside `metrics.csv`: `tensorboard`, `wandb`, `mlflow`, `trackio`, or `module:function` for
+            a sink of your own.
         config: the configuration.
     """
 
@@ -145,10 +146,12 @@ class Report:
     Attributes:
         study: its directory.
         out: directory of the page; by default `report/` in the study's.
+        follow: writes the page anew after each test phase, as long as the study is trained; the page reloads itself.
     """
 
     study: Annotated[Path, Positional, arg(metavar="DIR")]
     out: _Path = None
+    follow: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,21 @@ class Watch:
     episodes: int = budgets.FILM_GAMES
     max_steps: int = budgets.FILM_STEPS
     seed: int = budgets.GAMES_SEED
+    out: _Path = None
+
+
+@dataclass(frozen=True)
+class Card:
+    """Writes a folder to hand on: a model card, a film, the parameters, the operator and the scores. Nothing is sent.
+
+    Attributes:
+        run: a run's directory, or a study with one run.
+        network: the network that the run's test phases found best, or the final one.
+        out: the folder, new or empty; by default `card/` in the run's directory.
+    """
+
+    run: _RunPath
+    network: Literal["best", "final"] = "best"
     out: _Path = None
 
 
@@ -311,6 +329,7 @@ COMMANDS: dict[str, type] = {
     "report": Report,
     "evaluate": Evaluate,
     "watch": Watch,
+    "card": Card,
     "operators": Operators,
     "solve": Solve,
     "simulate bias": SimulateBias,

@@ -1,19 +1,22 @@
-"""Commands `report`, `evaluate` and `watch`."""
+"""Commands `report`, `evaluate`, `watch` and `card`."""
 
 import itertools
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from softbellman.cli.commands import Evaluate, Report, Watch
+from softbellman.cli.commands import Card, Evaluate, Report, Watch
 from softbellman.cli.process import set_up_xla
 from softbellman.cli.tables import print_lines, print_table
-from softbellman.study.place import require_directory, require_file
+from softbellman.study.place import require_directory, require_file, require_new
 
 if TYPE_CHECKING:
     from softbellman.analysis.findings import Found
     from softbellman.analysis.records import Record
+    from softbellman.study.store import Study
 
 
 def report(command: Report) -> int:
@@ -25,11 +28,30 @@ def report(command: Report) -> int:
 
     study = Study(command.study)
     require_directory(command.out or study.path / "report")
+    if command.follow:
+        study = _followed(study, command.out)
     records = Records.read(study)
     findings = find_all(records)
     print_findings(findings)
     print_lines([("page", str(write(records, findings, command.out)))])
     return 0
+
+
+def _followed(study: "Study", out: Path | None) -> "Study":
+    """Writes pages as long as a study is trained, and returns the study as it then is."""
+    from softbellman.report.follow import follow
+    from softbellman.study.store import Study
+
+    print_lines([("following", f"{study.path} as long as it is trained; Ctrl-C ends this, and not the training")])
+    sys.stdout.flush()
+    follow(study.path, out, on_page=_tell)
+    print_lines([("following", "nobody trains it any more; the page is written for the last time")])
+    return Study(study.path)
+
+
+def _tell(page: Path, ended: str) -> None:
+    print_lines([("page", f"{page}: {ended}")])
+    sys.stdout.flush()
 
 
 def print_findings(findings: "Sequence[Found]") -> None:
@@ -185,4 +207,18 @@ def watch(command: Watch) -> int:
             ("video", f"{path} ({pictures:,} pictures: the first, and one for each agent step)"),
         ]
     )
+    return 0
+
+
+def card(command: Card) -> int:
+    """Writes the card of a run."""
+    from softbellman.study.store import find_run
+
+    study, run = find_run(command.run)
+    out = command.out or run.path / "card"
+    require_new(out)
+    set_up_xla(None)
+    from softbellman.report.card import write_card
+
+    print_lines([("card", str(write_card(study, run, out, which=command.network)))])
     return 0

@@ -22,7 +22,7 @@ from softbellman.analysis.statistics import performance_profile
 from softbellman.operators.spec import plain
 from softbellman.report import page, pictures
 from softbellman.report.films import film_best
-from softbellman.report.page import Picture, Section
+from softbellman.report.page import Live, Picture, Section
 from softbellman.report.pictures import Curves, Panel, panels
 from softbellman.report.published import NOTE, published_curve
 from softbellman.report.svg import alone, svg_text
@@ -37,7 +37,9 @@ __all__ = ["plot", "table", "write"]
 _SIZE = (5.2, 3.7)  # inches of 72 points: on a phone, a panel of a page has about its true size
 
 
-def write(records: Records, found: Sequence[Found], out: Path | None = None, *, films: bool = True) -> Path:
+def write(
+    records: Records, found: Sequence[Found], out: Path | None = None, *, films: bool = True, live: Live | None = None
+) -> Path:
     """Writes the report of a study, anew if there is one; the same study gives the same page.
 
     Args:
@@ -45,6 +47,7 @@ def write(records: Records, found: Sequence[Found], out: Path | None = None, *, 
         found: what it found in each environment, by `find_all`.
         out: its directory; by default `report/` in the study's.
         films: films a game of each operator's best agent, where that can be done.
+        live: has the page reload itself, and says so; for a study under way.
 
     Returns:
         The page's path.
@@ -72,7 +75,7 @@ def write(records: Records, found: Sequence[Found], out: Path | None = None, *, 
     games, common = across(records) if len(study.environments) > 1 else ([], None)
     profile = None if common is None else _profile(common, folder / "figures")
     write_tables(records, found, curves, games, folder / "tables")
-    write_atomically(folder / "index.html", page.render(records, folder, sections, games, profile))
+    write_atomically(folder / "index.html", page.render(records, folder, sections, games, profile, live))
     return folder / "index.html"
 
 

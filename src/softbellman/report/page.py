@@ -19,6 +19,7 @@ from softbellman.study.store import Study
 
 LARGEST_FILM = 3_000_000  # bytes of a film that is still put into the page; a larger one is linked
 LARGEST_FILMS = 30_000_000  # bytes of all of them
+RELOAD = 5  # seconds
 MANY = 4  # so many operators are named in the title
 
 
@@ -38,6 +39,20 @@ class Picture(NamedTuple):
     note: str
 
 
+class Live(NamedTuple):
+    """Page of a study under way.
+
+    Attributes:
+        ended: how far the study is.
+        moment: when the page was written.
+        seconds: time until it reloads itself.
+    """
+
+    ended: str
+    moment: str
+    seconds: int = RELOAD
+
+
 class Section(NamedTuple):
     """Section of the page, about one environment."""
 
@@ -47,7 +62,12 @@ class Section(NamedTuple):
 
 
 def render(
-    records: Records, folder: Path, sections: Sequence[Section], games: Sequence[Across], profile: Picture | None
+    records: Records,
+    folder: Path,
+    sections: Sequence[Section],
+    games: Sequence[Across],
+    profile: Picture | None,
+    live: Live | None = None,
 ) -> str:
     """Writes the page.
 
@@ -57,26 +77,20 @@ def render(
         sections: its environments.
         games: what it found over all of them; empty if there is but one.
         profile: the picture of that, or None.
+        live: has the page reload itself, and says so.
 
     Raises:
         MissingExtra: if jinja2 is not installed.
     """
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingExtra("jinja2", "train") from error
-    loader = PackageLoader("softbellman.report", "templates")
-    templates = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    study = records.study
+    made, study = templates(escape=True), records.study
     operators = cells.operators_of(study)
     limit = min(LARGEST_FILM, LARGEST_FILMS // max(1, sum(len(section.films) for section in sections)))
-    return templates.get_template("page.html").render(
+    return made.get_template("page.html").render(
         title=_title(study),
         lead=_lead(records, sections),
-        style=loader.get_source(templates, "page.css")[0],
-        script=loader.get_source(templates, "page.js")[0],
+        live=live,
+        style=made.loader.get_source(made, "page.css")[0],
+        script=made.loader.get_source(made, "page.js")[0],
         operators=list(operators.values()),
         spread=any(row.counted > 1 for section in sections for row in section.found.rows),
         sections=[_section(section, operators, folder, limit) for section in sections],
@@ -88,6 +102,22 @@ def render(
         commands=account.commands(study),
         made_with=account.made_with(study),
         record=_data("application/json", account.record(study).encode()),
+    )
+
+
+def templates(*, escape: bool) -> Any:
+    """Returns the templates, whose texts are escaped for HTML or left as they are.
+
+    Raises:
+        MissingExtra: if jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise MissingExtra("jinja2", "train") from error
+    loader = PackageLoader("softbellman.report", "templates")
+    return Environment(
+        loader=loader, autoescape=escape, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
 
 

@@ -31,12 +31,12 @@ def write_tables(
         folder: where the tables go.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "operators.csv", of_operators(found))
-    _write(folder / "runs.csv", _runs(records))
-    _write(folder / "curves.csv", _curves(records, curves))
-    _write(folder / "choices.csv", _choices(found))
+    write_table(folder / "operators.csv", of_operators(found))
+    write_table(folder / "runs.csv", _runs(records))
+    write_table(folder / "curves.csv", _curves(records, curves))
+    write_table(folder / "choices.csv", _choices(found))
     if games:
-        _write(folder / "games.csv", _games(games))
+        write_table(folder / "games.csv", _games(games))
 
 
 def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
@@ -137,7 +137,8 @@ def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_table(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Writes rows as CSV, their names first; a cell without a value is empty."""
     rows = list(rows)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

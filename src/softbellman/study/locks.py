@@ -137,6 +137,20 @@ class Silence:
         return _now() - self._since
 
 
+def is_held(folder: Path, silence: Silence | None = None) -> bool:
+    """Tells whether a process trains what is in a directory; it only looks.
+
+    Args:
+        folder: the directory.
+        silence: kept from one look to the next, it tells when a machine is gone; without it, a holder on another machine
+            counts as alive.
+    """
+    holder = _newest(folder)
+    if holder is None or holder.is_over:
+        return False
+    return holder.is_of_this_machine or silence is None or silence.seconds(holder.path, holder.status) <= LEASE
+
+
 class _Holder(NamedTuple):
     """Who has the newest lease of a directory."""
 

@@ -51,3 +51,38 @@ for (const button of document.querySelectorAll("button[data-all]")) {
 }
 
 document.querySelector(".views").hidden = false;
+
+// The page of a study under way reloads itself, and is then as its reader left it.
+const KEPT = `softbellman ${location.pathname}`;
+const buttons = [...document.querySelectorAll("button[data-operator], button[data-view]")];
+const nameOf = (button) => button.dataset.view ?? `operator ${button.textContent.trim()}`;
+
+function keep() {
+  const pressed = Object.fromEntries(buttons.map((button) => [nameOf(button), isPressed(button)]));
+  const opened = [...document.querySelectorAll("details")].map((details) => details.open);
+  sessionStorage.setItem(KEPT, JSON.stringify({ pressed, opened, place: [scrollX, scrollY] }));
+}
+
+function putBack({ pressed, opened, place }) {
+  for (const button of buttons) {
+    if (isPressed(button) !== (pressed[nameOf(button)] ?? isPressed(button))) button.click();
+  }
+  document.querySelectorAll("details").forEach((details, number) => (details.open = opened[number] ?? false));
+  history.scrollRestoration = "manual";
+  scrollTo(...place);
+  addEventListener("load", () => scrollTo(...place));
+}
+
+try {
+  const kept = sessionStorage.getItem(KEPT);
+  sessionStorage.removeItem(KEPT);
+  if (kept) putBack(JSON.parse(kept));
+} catch {} // a browser that stores nothing shows the page from its top
+
+function reload() {
+  if (document.hidden) return document.addEventListener("visibilitychange", reload, { once: true });
+  try { keep(); } catch {}
+  location.reload();
+}
+
+if (document.body.dataset.reload) setTimeout(reload, 1000 * document.body.dataset.reload);

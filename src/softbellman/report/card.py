@@ -1,0 +1,140 @@
+"""Model card: a run as a folder to hand on, which is a study of that one run with a page that says what it is.
+
+    README.md       the card, with the metadata that model hubs read
+    replay.mp4      a game of the network
+    operator.json   the Bellman operator and the laws that it claims
+    results.csv     scores of the study in this environment, with their intervals
+    study.json      what was asked for; beside it, in runs/, the parameters and rows of the run
+
+Nothing is sent anywhere.
+"""
+
+import dataclasses
+import json
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from softbellman.analysis.findings import find, under_way
+from softbellman.analysis.records import Records
+from softbellman.analysis.scores import LAST_PHASES, collect
+from softbellman.faults import in_a_line, users_place
+from softbellman.report import account, page
+from softbellman.report.tables import of_operators, write_table
+from softbellman.report.wording import count
+from softbellman.study.files import load_params, write_atomically
+from softbellman.study.locks import LOCK
+from softbellman.study.place import require_new
+from softbellman.study.runs import RunPath
+from softbellman.study.store import Study
+
+_OF_A_RUN = ("best.safetensors", "final.safetensors", "metrics.csv", "status.json")
+_TOLD = ("budget of a run", "tests", "learner", "exploration", "rewards", "software")
+_OWN = re.compile(r"\b[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")  # `package.module:name`
+
+
+def write_card(study: Study, run: RunPath, out: Path, *, which: str = "best") -> Path:
+    """Writes the card of a run.
+
+    Args:
+        study: the run's study.
+        run: the run.
+        out: the folder, new or empty.
+        which: the network that is filmed and told of: `best`, by the run's test phases, or `final`.
+
+    Returns:
+        The path of its `README.md`.
+
+    Raises:
+        ValueError: if there are no parameters, or the folder holds something already.
+        MissingExtra: if jinja2 is not installed.
+    """
+    require_new(out)
+    _, saved = load_params(run.path / f"{which}.safetensors")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".card-", dir=out.parent) as scratch:
+        made = Path(scratch) / "card"
+        own = _only(study, run, made)
+        film, played = _film(study, run, made, which)
+        records = Records.read(study)
+        found = find(records, run.environment)
+        rows = list(of_operators([found]))
+        write_table(made / "results.csv", rows)
+        operator = run.arm.made()
+        facts = {"operator": str(operator), "arm": str(run.arm), "laws": dataclasses.asdict(operator.laws)}
+        write_atomically(made / "operator.json", json.dumps(facts, indent=2) + "\n")
+        scores = collect(records, "last_10", partial=True)
+        score = float(scores.values[scores.place(run)])
+        text = (
+            page.templates(escape=False)
+            .get_template("card.md")
+            .render(
+                run=run,
+                arm=str(run.arm),
+                which=which,
+                saved=saved,
+                params=(own.path / f"{which}.safetensors").relative_to(made),
+                score=None if np.isnan(score) else round(score, 4),
+                phases=LAST_PHASES,
+                rows=[_row(row) for row in rows],
+                noun=found.noun,
+                seeds=count(len(study.seeds), "seed"),
+                partial=under_way(records),
+                chance=_chance(records, run.environment),
+                film=film,
+                played=played,
+                needs=sorted(set(_OWN.findall(f"{run.arm} {run.environment} {study.config_of(run).network.kind}"))),
+                facts=[(name, value) for name, value in account.facts(records) if name in _TOLD],
+                made_with=account.made_with(study),
+                quoted=json.dumps,
+            )
+        )
+        write_atomically(made / "README.md", text)
+        made.rename(out)
+    return out / "README.md"
+
+
+def _only(study: Study, run: RunPath, folder: Path) -> RunPath:
+    """Makes a study of one run of a study, without the words that asked for it, which may name a user's places."""
+    facts = {run.environment: study.record["environment_facts"].get(run.environment, {})}
+    asked = (run.environment, [run.arm], [run.seed], study.config, facts, [])
+    (own,) = Study.create(folder, *asked, provenance=study.record["provenance"]).runs
+    (folder / LOCK).unlink(missing_ok=True)
+    own.path.mkdir(parents=True)
+    for name in _OF_A_RUN:
+        if (run.path / name).exists():
+            shutil.copyfile(run.path / name, own.path / name)
+    return own
+
+
+def _film(study: Study, run: RunPath, folder: Path, which: Any) -> tuple[str | None, str]:
+    """Films a game; returns the film's name and what is seen, or None and why there is none, no fault of the run."""
+    from softbellman.running.play import watch
+
+    try:
+        path, phase, _ = watch(study, run, folder / "replay.mp4", which=which)
+    except Exception as error:  # a user's environment may fail to render in any way
+        reason = in_a_line(error) if users_place(error) else next(iter(str(error).splitlines()), type(error).__name__)
+        return None, reason
+    played = f"The first {phase.steps:,} agent steps of a game" if phase.unfinished else "A game"
+    return path.name, f"{played}, score {phase.mean:g}"
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    low, high = row["last_10_low"], row["last_10_high"]
+    mean = row["last_10"]
+    return [
+        row["operator"],
+        f"{row['counted']} of {row['asked']}",
+        "-" if mean is None or np.isnan(mean) else f"{mean:.2f}",
+        "-" if low is None else f"{low:.2f} to {high:.2f}",
+    ]
+
+
+def _chance(records: Records, environment: str) -> str | None:
+    scores = records.random[environment]
+    return None if scores is None else f"{scores.mean():.2f} over {count(len(scores), 'game')}"

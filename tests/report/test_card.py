@@ -1,0 +1,157 @@
+"""The card of a run: a folder that says what it is, and is a study that the commands take."""
+
+import csv
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from softbellman.report.card import write_card
+from softbellman.running import play
+from softbellman.study.files import load_params, save_params
+from softbellman.study.store import Study, find_run
+from softbellman.study.writer import write_status
+
+from ..studies import synthetic
+
+
+def metadata(readme):
+    """The metadata of a card: every scalar by its dotted path, read without a package for YAML."""
+    _, head, body = readme.read_text().split("---\n", 2)
+    found = dict(re.findall(r"^\s*-?\s*(\w+): (.+)$", head, flags=re.MULTILINE))
+    return {name: json.loads(value) if value[:1] in '"-0123456789' else value for name, value in found.items()}, body
+
+
+@pytest.fixture(scope="module")
+def card(cartpole, tmp_path_factory):
+    """The card of a run of two, of a copy of the study."""
+    folder = tmp_path_factory.mktemp("card")
+    study = Study(shutil.copytree(cartpole[0].path, folder / "study"))
+    return study, study.runs[1], write_card(study, study.runs[1], folder / "card").parent
+
+
+def test_the_folder_has_all_that_a_hub_takes(card):
+    folder = card[2]
+    own = Study(folder)
+    names = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    inside = own.runs[0].path.relative_to(folder)
+    assert names == sorted(
+        ["README.md", "operator.json", "replay.mp4", "results.csv", "study.json"]
+        + [f"{inside}/{name}" for name in ("best.safetensors", "final.safetensors", "metrics.csv", "status.json")]
+    )
+    assert not list(folder.parent.glob(".card-*"))
+
+
+def test_its_metadata_are_those_that_hubs_read(card):
+    study, run, folder = card
+    told, _ = metadata(folder / "README.md")
+    scores = study.metrics()["test_return"][study.metrics()["seed"] == run.seed]
+    assert told["library_name"] == "softbellman" and told["pipeline_tag"] == "reinforcement-learning"
+    assert told["name"] == "mean score of the last 10 test phases of training" and told["type"] == "mean_reward"
+    assert told["value"] == pytest.approx(scores[-10:].mean(), abs=1e-4)
+    text = (folder / "README.md").read_text()
+    assert '- "double(softmax(5))"' in text and '- "gym/CartPole-v1"' in text and "verified: false" in text
+
+
+def test_it_says_the_scores_with_their_intervals_and_what_they_are_of(card):
+    _, body = metadata(card[2] / "README.md")
+    (row,) = csv.DictReader((card[2] / "results.csv").read_text().splitlines())
+    shown = f"| double(softmax(5)) | 2 of 2 | {float(row['last_10']):.2f} | "
+    assert shown + f"{float(row['last_10_low']):.2f} to {float(row['last_10_high']):.2f} |" in body
+    assert "The study that it is from, 2 seeds each" in body and "flatters where the network was chosen by it" in body
+    assert re.search(r"A game, score [\d.]+: \[replay.mp4\]|The first [\d,]+ agent steps of a game", body)
+
+
+def test_the_operator_and_its_laws_are_in_it(card):
+    facts = json.loads((card[2] / "operator.json").read_text())
+    assert facts["operator"] == facts["arm"] == "double(softmax(5))" and facts["laws"]["non_expansion"] is True
+
+
+def test_it_is_a_study_of_one_run_that_the_commands_take(card):
+    study, run, folder = card
+    own, found = find_run(folder)
+    options = {"episodes": 2, "epsilon": 0.0, "seed": 4}
+    assert play.evaluate(own, found, **options).scores.tolist() == play.evaluate(study, run, **options).scores.tolist()
+    assert own.seeds == [run.seed] and own.config == study.config
+    ours, _ = load_params(found.path / "best.safetensors")
+    theirs, _ = load_params(run.path / "best.safetensors")
+    assert all(np.array_equal(ours[layer][name], theirs[layer][name]) for layer in ours for name in ours[layer])
+
+
+def test_it_names_no_place_of_its_user(tmp_path):
+    place = tmp_path / "home" / "someone" / "study"
+    study = synthetic(place, operators=["max"], seeds=[0])
+    study.update(command=["compare", "gym/CartPole-v1", "--out", str(place)])
+    folder = carded(study, study.runs[0], tmp_path / "card")
+    assert all(b"someone" not in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+def carded(study, run, out, **options):
+    """The card of a run of a synthetic study, with parameters that nobody trained."""
+    for name in ("best", "final"):
+        params = {"q": {"w": np.zeros((2, 3), np.float32)}}
+        save_params(run.path / f"{name}.safetensors", params, 1_000 if name == "best" else 2_000, 3.5)
+    return write_card(study, run, out, **options).parent
+
+
+def test_what_can_not_be_filmed_is_said(tmp_path):
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0], random=0.5)
+    folder = carded(study, study.runs[0], tmp_path / "card", which="final")
+    text = (folder / "README.md").read_text()
+    assert "Not filmed: network.kind nature_cnn takes observations of" in text and not (folder / "replay.mp4").exists()
+    assert "its final network,\nof agent step 2,000" in text
+    assert "| random actions | - | 0.50 over 2 games | - |" in text
+
+
+def test_one_seed_has_no_interval_and_a_run_under_way_is_called_so(tmp_path):
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0], ends={("max", 0): "running"})
+    text = (carded(study, study.runs[0], tmp_path / "card") / "README.md").read_text()
+    assert "| max | 1 of 1 | " in text and " | - |\n" in text
+    assert "No run of the study had ended yet" in text
+
+
+def test_a_run_without_scores_claims_none(tmp_path):
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0, 1])
+    write_status(study.runs[0], "diverged")
+    told, body = metadata(carded(study, study.runs[0], tmp_path / "card") / "README.md")
+    assert "mean_reward" not in told.values() and "This run scored" not in body and "| max | 1 of 2 | " in body
+
+
+def test_a_label_that_looks_like_a_number_stays_a_text(tmp_path):
+    arm = "1.5=softmax(5), learner.gamma=0.5"
+    study = synthetic(tmp_path / "study", operators=["max", arm], seeds=[0, 1])
+    folder = carded(study, study.runs[2], tmp_path / "card")
+    text = (folder / "README.md").read_text()
+    assert '- "1.5"\n' in text and "| 1.5 | 2 of 2 | " in text
+    assert Study(folder).arms.keys() == {study.runs[2].operator}
+    assert json.loads((folder / "operator.json").read_text())["arm"] == arm
+
+
+def test_code_that_the_folder_lacks_is_named(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from softbellman.operators import softmax\n\ndef hot():\n    return softmax(3.0)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    study = synthetic(tmp_path / "study", ["mine:maze"], operators=["max"], seeds=[0])
+    text = (carded(study, study.runs[0], tmp_path / "card") / "README.md").read_text()
+    assert "It needs code that is not in this folder, on PYTHONPATH: `mine:maze`." in text
+
+
+def test_nothing_is_overwritten_and_nothing_half_made_is_left(tmp_path, monkeypatch):
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0])
+    out = tmp_path / "card"
+    with pytest.raises(ValueError, match=r"best.safetensors is not there: the run has not finished its first test"):
+        write_card(study, study.runs[0], out)
+    assert not out.exists()
+    monkeypatch.setattr("softbellman.report.card.write_table", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    with pytest.raises(OSError, match="full"):
+        carded(study, study.runs[0], out)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["study"]
+    monkeypatch.undo()
+    carded(study, study.runs[0], out)
+    before = (out / "README.md").stat().st_mtime_ns
+    with pytest.raises(ValueError, match="is there already and nothing is overwritten; name another directory"):
+        write_card(study, study.runs[0], out)
+    assert (out / "README.md").stat().st_mtime_ns == before
