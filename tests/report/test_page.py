@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -157,55 +158,57 @@ def live_page(folder, study, seconds=1):
     return report.write(records, find_all(records), folder, films=False, live=live)
 
 
-def reloaded(browser, mark):
-    """Waits until the page was loaded anew: what a script has left on its window is then gone."""
-    end = time.monotonic() + 20
-    while browser.value(f"window.mark === {mark}"):
+def until(browser, expression, value):
+    """Waits until an expression has a value, over reloads, in the middle of which a page answers nothing."""
+    end = time.monotonic() + 60
+    while True:
+        with suppress(AssertionError):
+            if browser.value(expression) == value:
+                return
         assert time.monotonic() < end
         time.sleep(0.1)
-    browser.value("new Promise((done) => document.readyState === 'complete' ? done() : addEventListener('load', done))")
+
+
+def reload(browser):
+    """Has the page reload itself, as it does when its time has come, and waits until it is there."""
+    browser.value("window.mark = 1; reload()")
+    until(browser, "window.mark === undefined && document.readyState", "complete")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_page_of_a_study_under_way_reloads_itself_and_stays_as_its_reader_left_it(browser, tmp_path, width):
+def test_a_page_of_a_study_under_way_stays_as_its_reader_left_it(browser, tmp_path, width):
     study = synthetic(tmp_path / "study", operators=ELEVEN[:3], phases=4)
-    page = live_page(tmp_path / "page", study)
-    browser.open(page, width)
+    browser.open(live_page(tmp_path / "page", study, 3600), width)
     assert browser.value(LIVE) == (
         "Under way: 2 of 15 runs have ended. Last update 2026-01-02 03:04:05 UTC; "
-        "this page reloads itself every 1 seconds. Films come with the last one."
+        "this page reloads itself every 3600 seconds. Films come with the last one."
     )
     browser.click('button[data-operator="1"]')
     browser.click('button[data-view="seeds"]')
     browser.value("document.querySelectorAll('details')[1].open = true")
-    browser.value("window.mark = 1; scrollTo(0, 900)")
-    reloaded(browser, 1)
+    browser.value("scrollTo(0, 900)")
+    reload(browser)
     left = """[scrollY, document.querySelector('button[data-operator="1"]').getAttribute("aria-pressed"),
         document.body.className, [...document.querySelectorAll("details")].map((each) => each.open)]"""
     as_left = [900, "false", "show-bands show-seeds", [False, True]]
     assert browser.value(left) == as_left
     assert set(browser.value(HIDDEN.replace("${part}", ".o1."))) == {True}
     page = report_of(study, out=tmp_path / "page", films=False)  # the last page
-    while browser.value(LIVE) is not None:
-        browser.value("window.mark = 2")
-        reloaded(browser, 2)
-    assert browser.value(left) == as_left
-    browser.value("window.mark = 3")
-    time.sleep(2.5)
-    assert browser.value("window.mark") == 3  # it does not reload itself any more
+    reload(browser)
+    assert browser.value(LIVE) is None and browser.value(left) == as_left
     assert browser.value("document.documentElement.scrollWidth") <= width
     assert browser.problems == [] and set(browser.requests) == {page.resolve().as_uri()}
 
 
-def test_without_its_script_a_page_under_way_reloads_itself_too(browser, tmp_path):
+@pytest.mark.parametrize("script", [True, False])
+def test_a_page_under_way_reloads_itself_until_the_last_one_is_there(browser, tmp_path, script):
     study = synthetic(tmp_path / "study", operators=ELEVEN[:2], phases=4)
-    browser.open(live_page(tmp_path / "page", study), 1280, script=False)
-    assert "Under way" in browser.value(LIVE)
+    browser.open(live_page(tmp_path / "page", study), 1280, script=script)
     report_of(study, out=tmp_path / "page", films=False)
-    end = time.monotonic() + 20
-    while browser.value(LIVE) is not None:
-        assert time.monotonic() < end
-        time.sleep(0.2)
+    until(browser, f"{LIVE} ?? 'it is the last'", "it is the last")
+    browser.value("window.mark = 3")
+    time.sleep(2.5)
+    assert browser.value("window.mark") == 3  # it does not reload itself any more
 
 
 def test_a_page_opened_later_begins_at_its_top(browser, pages):
