@@ -1,4 +1,4 @@
-# Needs Python 3.11 or newer, make and a package index; everything else goes into .venv.
+# Needs Python 3.11 or newer, make and a package index; everything else goes into .venv, and into .venv-* on top of it.
 # Another Python: make PYTHON=/path/to/python3.12 test
 
 PYTHON ?= python3
@@ -11,10 +11,11 @@ DEMO_OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo demo-atari test test-slow test-torch test-engines lint format hooks benchmark gallery docs docs-links dist try-wheel test-trackers clean
+.PHONY: help demo demo-atari test test-slow test-torch test-trackers test-integrations test-engines lint format hooks benchmark
+.PHONY: gallery docs docs-links dist try-wheel clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 19
 
 demo: $(VENV)/.ready-all ## compare three operators on a MinAtar game, five seeds each, to a finished page; about five minutes
 	$(BIN)/softbellman compare minatar/breakout --operators max "softmax(30)" "mellowmax(30)" --seeds 5 --preset demo-minatar --out $(DEMO_OUT)
@@ -25,21 +26,24 @@ demo-atari: $(VENV)/.ready-all ## train on a real Atari game for a few minutes; 
 	$(BIN)/softbellman train atari/breakout --operator "softmax(5)" --preset demo-atari --seed 0 --out $(DEMO_OUT)
 	$(BIN)/softbellman watch $(DEMO_OUT)
 
-test: $(VENV)/.ready-dev ## the fast tests, without PyTorch, Ray and trackers
-	$(BIN)/python -m pytest -m "not slow and not torch and not engines and not trackers" --numprocesses auto --dist loadfile $(PYTEST_ARGS)
+test: $(VENV)/.ready-dev ## the fast tests that need no package beyond `dev`
+	$(BIN)/python -m pytest -m "not slow and not torch and not trackers and not integrations and not engines" \
+	  --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.ready-dev ## the tests that train for minutes
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
-test-torch: $(VENV)/.ready-torch ## the operators on PyTorch tensors (installs PyTorch into .venv)
-	$(BIN)/python -m pytest -m torch $(PYTEST_ARGS)
+test-torch: $(VENV)-torch/.ready ## operators on PyTorch tensors and in Stable-Baselines3, exported networks
+	$(VENV)-torch/bin/python -m pytest -m torch $(PYTEST_ARGS)
 
-test-engines: ## the engines on Ray and Slurm, with an environment of their own (installs Ray into .venv-engines)
-	@$(MAKE) VENV=.venv-engines .venv-engines/.ready-engines
-	.venv-engines/bin/python -m pytest -m engines $(PYTEST_ARGS)
+test-integrations: $(VENV)-integrations/.ready ## operators in Tianshou, TorchRL and RLlib
+	$(VENV)-integrations/bin/python -m pytest -m integrations tests/integrations $(PYTEST_ARGS)
 
-test-trackers: $(VENV)/.ready-trackers ## rows in Weights & Biases, MLflow and Trackio, offline (installs them into .venv)
-	$(BIN)/python -m pytest -m trackers $(PYTEST_ARGS)
+test-engines: $(VENV)-engines/.ready ## the engines on Ray and Slurm
+	$(VENV)-engines/bin/python -m pytest -m engines $(PYTEST_ARGS)
+
+test-trackers: $(VENV)-trackers/.ready ## rows in Weights & Biases, MLflow and Trackio, offline
+	$(VENV)-trackers/bin/python -m pytest -m trackers $(PYTEST_ARGS)
 
 lint: $(VENV)/.ready-dev ## style, format, types
 	$(BIN)/ruff check .
@@ -59,12 +63,12 @@ benchmark: $(VENV)/.ready-all ## agent steps per second on Atari beside Stable-B
 gallery: $(VENV)/.ready-dev ## draw the gallery of operators in docs/operators.md anew
 	$(BIN)/python docs/gallery.py
 
-docs: $(VENV)/.ready-docs ## the documentation as a site, build/site/index.html: tutorials run, no warning
-	$(BIN)/python -m sphinx -q -E -W --keep-going docs build/site
-	$(BIN)/python docs/check_site.py build/site
+docs: $(VENV)-docs/.ready ## the documentation as a site, build/site/index.html: tutorials run, no warning
+	$(VENV)-docs/bin/python -m sphinx -q -E -W --keep-going docs build/site
+	$(VENV)-docs/bin/python docs/check_site.py build/site
 
-docs-links: $(VENV)/.ready-docs ## look up every link that leaves the site; needs a network
-	$(BIN)/python -m sphinx -q -E -D nb_execution_mode=off -b linkcheck docs build/links
+docs-links: $(VENV)-docs/.ready ## look up every link that leaves the site; needs a network
+	$(VENV)-docs/bin/python -m sphinx -q -E -D nb_execution_mode=off -b linkcheck docs build/links
 
 dist: $(VENV)/.ready-dev ## wheel and source archive in dist/, checked: what they hold, what an index would say
 	rm -rf dist
@@ -75,8 +79,8 @@ dist: $(VENV)/.ready-dev ## wheel and source archive in dist/, checked: what the
 try-wheel: dist ## the README's commands from the wheel in an empty environment; PYTHONS="python3.11 python3.12"
 	$(BIN)/python release/try_wheel.py dist/*.whl $(PYTHONS)
 
-clean: ## remove .venv and .venv-engines, caches and what benchmarks built; runs/ stays
-	rm -rf $(VENV) .venv-engines build dist .pytest_cache .ruff_cache .hypothesis
+clean: ## remove .venv and those on top of it, caches and what benchmarks built; runs/ stays
+	rm -rf $(VENV) $(ON_TOP:%=$(VENV)-%) build dist .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each set of packages, so that the demo does not wait for the developers' tools.
@@ -86,26 +90,23 @@ $(VENV)/.ready-all $(VENV)/.ready-dev: $(VENV)/.ready-%: pyproject.toml | $(VENV
 	@$(PIP) install --editable ".[$*]"
 	@touch $@
 
-# The tutorials use PyTorch.
-$(VENV)/.ready-docs: $(VENV)/.ready-torch pyproject.toml
-	@echo "Installing softbellman[docs] into $(VENV)."
-	@$(PIP) install --editable ".[docs]"
-	@touch $@
-
-# The plain name of a release, so that an index that offers a build for the CPU can choose it.
-$(VENV)/.ready-torch: $(VENV)/.ready-dev
-	@echo "Installing PyTorch into $(VENV)."
-	@$(PIP) install "torch==2.13.0"
-	@touch $@
-
-$(VENV)/.ready-engines: $(VENV)/.ready-dev
-	@echo "Installing Ray and submitit into $(VENV)."
-	@$(PIP) install --editable ".[ray,slurm]"
-	@touch $@
-
-$(VENV)/.ready-trackers: $(VENV)/.ready-dev
-	@echo "Installing softbellman[wandb,mlflow,trackio] into $(VENV)."
-	@$(PIP) install --editable ".[wandb,mlflow,trackio]"
+# Environments on top of .venv: libraries that ask for PyTorch, or for other versions than `dev` has, leave it as it is.
+# The plain name of a release of PyTorch, so that an index that offers a build for the CPU can choose it.
+ON_TOP := torch trackers integrations engines docs
+$(VENV)-torch/.ready: EXTRAS := torch,onnx,sb3
+$(VENV)-torch/.ready: MORE := "torch==2.13.0" onnxruntime
+$(VENV)-trackers/.ready: EXTRAS := wandb,mlflow,trackio
+$(VENV)-integrations/.ready: EXTRAS := tianshou,torchrl,rllib
+$(VENV)-integrations/.ready: MORE := "torch==2.13.0"
+$(VENV)-engines/.ready: EXTRAS := ray,slurm
+$(VENV)-docs/.ready: EXTRAS := docs
+$(VENV)-docs/.ready: MORE := "torch==2.13.0"
+$(ON_TOP:%=$(VENV)-%/.ready): $(VENV)-%/.ready: $(VENV)/.ready-dev
+	@echo "Installing softbellman[$(EXTRAS)] into $(VENV)-$*; this takes minutes."
+	@$(BIN)/python -m venv --clear $(VENV)-$*
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > $$($(VENV)-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth
+	@$(VENV)-$*/bin/python -m pip -qq --disable-pip-version-check install $(MORE) --editable ".[$(EXTRAS)]"
 	@touch $@
 
 $(VENV)/.made:

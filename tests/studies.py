@@ -17,7 +17,7 @@ from softbellman.analysis.records import Records
 from softbellman.operators.spec import plain
 from softbellman.paper import results
 from softbellman.paper.grid import Scale
-from softbellman.running.build import make_network
+from softbellman.running.build import make_recipe
 from softbellman.running.group_training import train_group
 from softbellman.running.plan import plan
 from softbellman.study.files import save_params, write_atomically
@@ -101,7 +101,8 @@ def trained(folder, *of):
 def untrained(folder, planned, env):
     study = created(folder, planned)
     study.runs[0].path.mkdir(parents=True)
-    params = make_network(planned.config.network, env.obs_scale, env.obs_shape, env.num_actions).init(jax.random.key(0))
+    recipe = make_recipe(planned.config, env.obs_scale, env.obs_shape, env.num_actions)
+    params = recipe.network.init(jax.random.key(0))
     save_params(study.runs[0].path / "best.safetensors", params, 0, 0.0)
     env.close()
     return study

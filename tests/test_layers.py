@@ -22,6 +22,7 @@ ALLOWED = {
     "memory": set(),
     "part": {"operators", "arguments", "references"},
     "gaps": {"operators", "part"},
+    "integrations": {"operators", "extras"},
     "tabular": {"operators", "gaps", "memory", "arguments", "extras", "faults"},
     "simulation": {"operators", "memory", "arguments", "faults"},
     "temperature": {"operators", "simulation", "memory", "arguments"},
@@ -56,6 +57,10 @@ ALLOWED = {
         "extras",
         "faults",
     },
+    "policies": {
+        *("operators", "integrations", "envs", "learning", "training", "config", "study", "running"),
+        *("arguments", "extras", "references"),
+    },
     "paper": {
         *("operators", "tabular", "simulation", "temperature", "envs", "learning", "training"),
         *("config", "study", "analysis", "running", "report", "arguments", "extras"),
@@ -63,18 +68,19 @@ ALLOWED = {
     "cli": {
         "doctor",
         *("operators", "gaps", "tabular", "simulation", "temperature", "envs", "learning", "training"),
-        *("config", "study", "analysis", "running", "report", "paper", "memory"),
+        *("config", "study", "analysis", "running", "policies", "report", "paper", "memory"),
         *("arguments", "extras", "faults", "references"),
     },
     "doctor": {"envs", "extras", "learning", "memory", "running", "study"},
-    "__init__": {"operators", "tabular", "config", "study", "running", "report"},
+    "__init__": {"operators", "tabular", "config", "study", "running", "policies", "report"},
     "__main__": {"cli"},
 }
 
 # Slow to load, or from an extra that may be missing: imported only where used in the modules below.
 HEAVY = {
     "jax", "optax", "gymnasium", "ale_py", "cv2", "matplotlib", "torch", "imageio", "safetensors", "gymnax", "pandas",
-    "tensorboardX", "wandb", "mlflow", "trackio", "ray", "submitit",
+    "tensorboardX", "wandb", "mlflow", "trackio", "ray", "submitit", "stable_baselines3", "tianshou", "torchrl", "tensordict",
+    "onnx",
 }  # fmt: skip
 LIGHT = ("operators", "config", "cli", "__init__", "__main__")
 

@@ -82,6 +82,7 @@ def test_the_readme_shows_commands():
         "resume",
         "evaluate",
         "watch",
+        "export",
         "solve",
         "simulate",
         "operators",

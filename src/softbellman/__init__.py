@@ -6,11 +6,12 @@ from softbellman import operators
 
 if TYPE_CHECKING:
     from softbellman.config.arms import arm
+    from softbellman.policies.policy import Policy, load
     from softbellman.running.compare import compare, train
     from softbellman.study.store import Study
     from softbellman.tabular import FiniteMDP, solve
 
-__all__ = ["FiniteMDP", "Study", "__version__", "arm", "compare", "operators", "solve", "train"]
+__all__ = ["FiniteMDP", "Policy", "Study", "__version__", "arm", "compare", "load", "operators", "solve", "train"]
 
 __version__ = "0.2.0"
 
@@ -25,6 +26,10 @@ def __getattr__(name: str) -> Any:
         from softbellman.config import arms
 
         return arms.arm
+    if name in ("Policy", "load"):
+        from softbellman.policies import policy
+
+        return getattr(policy, name)
     if name in ("compare", "train"):
         from softbellman.running import compare
 

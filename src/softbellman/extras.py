@@ -1,19 +1,37 @@
 """Optional packages: the extra that installs each, and the error where one is missing; imports nothing of ours."""
 
 import importlib
+import importlib.metadata
 import importlib.util
+import re
 from typing import Any
 
 EXTRAS = {
     "train": ("jax", "optax", "gymnasium", "jinja2", "matplotlib", "imageio", "imageio-ffmpeg"),
     "atari": ("ale-py", "opencv-python-headless"),
     "tensorboard": ("tensorboardX",),
-    "ray": ("ray",),
-    "slurm": ("submitit",),
     "wandb": ("wandb",),
     "mlflow": ("mlflow",),
     "trackio": ("trackio",),
+    "torch": ("torch", "safetensors"),
+    "onnx": ("onnx", "onnxscript"),
+    "sb3": ("stable-baselines3",),
+    "tianshou": ("tianshou",),
+    "torchrl": ("torchrl",),
+    "rllib": ("ray",),
+    "ray": ("ray",),
+    "slurm": ("submitit",),
 }
+
+TESTED = {
+    "sb3": ("2.4", "2.10"),
+    "tianshou": ("2.0", "2.1"),
+    "torchrl": ("0.11", "0.15"),
+    "rllib": ("2.50", "2.61"),
+    "ray": ("2.50", "3.0"),
+    "slurm": ("1.5", "2.0"),
+}
+"""Versions of an extra's first package that are taken: from the first on, and below the second."""
 
 
 class MissingExtra(ImportError):
@@ -23,27 +41,15 @@ class MissingExtra(ImportError):
         super().__init__(f'{package} is not installed; run: pip install "softbellman[{extra}]"')
 
 
-def imported(package: str, extra: str, oldest: tuple[int, int], after: tuple[int, int]) -> Any:
-    """Import a package of which only some versions were tried.
+class UntestedVersion(ImportError):
+    """A package is installed in a version with which an optional part was not tested."""
 
-    Args:
-        package: its name.
-        extra: the extra that installs it.
-        oldest: the first version that was tried.
-        after: the first version that is refused.
-
-    Raises:
-        MissingExtra: it is not installed.
-        ValueError: it is of another version.
-    """
-    try:
-        module = importlib.import_module(package)
-    except ImportError:
-        raise MissingExtra(package, extra) from None
-    if not oldest <= tuple(map(int, module.__version__.split(".")[:2])) < after:
-        first, last = (".".join(map(str, each)) for each in (oldest, after))
-        raise ValueError(f"{package} {module.__version__} was not tried: install one from {first} on, before {last}")
-    return module
+    def __init__(self, package: str, version: str, extra: str):
+        low, high = TESTED[extra]
+        super().__init__(
+            f"{package} {version} is installed, and softbellman was tested with {low} and later, below {high}; "
+            f'run: pip install "softbellman[{extra}]"'
+        )
 
 
 def require_extra(extra: str) -> None:
@@ -55,3 +61,45 @@ def require_extra(extra: str) -> None:
     for package in EXTRAS[extra]:
         if importlib.util.find_spec(package) is None:
             raise MissingExtra(package, extra)
+
+
+def require_tested(extra: str) -> None:
+    """Refuse the package of an extra of `TESTED` that is missing, or installed in another version; nothing is imported.
+
+    Raises:
+        MissingExtra: it is not installed.
+        UntestedVersion: it is, in another version.
+    """
+    package = EXTRAS[extra][0]
+    try:
+        version = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        raise MissingExtra(package, extra) from None
+    _require_version(package, version, extra)
+
+
+def imported(extra: str) -> Any:
+    """Import the package of an extra of `TESTED`.
+
+    Raises:
+        MissingExtra: it is not installed.
+        UntestedVersion: it is, in another version.
+    """
+    package = EXTRAS[extra][0]
+    try:
+        module = importlib.import_module(package)
+    except ImportError:
+        raise MissingExtra(package, extra) from None
+    _require_version(package, module.__version__, extra)
+    return module
+
+
+def _require_version(package: str, version: str, extra: str) -> None:
+    low, high = map(_release, TESTED[extra])
+    if not low <= _release(version) < high:
+        raise UntestedVersion(package, version, extra)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Returns major and minor of a version: what a range is about."""
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))

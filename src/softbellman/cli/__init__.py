@@ -132,6 +132,7 @@ _HANDLERS: dict[str, Callable[[Any], int]] = {
     "evaluate": results.evaluate,
     "watch": results.watch,
     "card": results.card,
+    "export": results.export,
     "operators": _operators,
     "solve": theory.solve,
     "simulate bias": theory.simulate_bias,

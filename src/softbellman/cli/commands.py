@@ -219,6 +219,23 @@ class Card:
 
 
 @dataclass(frozen=True)
+class Export:
+    """Writes a trained network for PyTorch or ONNX: observations as the environment gives them in, action values out.
+
+    Attributes:
+        run: a run's directory, or a study with one run.
+        to: `torch`, a safetensors file that `softbellman.integrations.torch_network` reads, or `onnx`.
+        network: the network that the run's test phases found best, or the final one.
+        out: the file; by default in `export/` of the run's directory.
+    """
+
+    run: _RunPath
+    to: Literal["torch", "onnx"]
+    network: Literal["best", "final"] = "best"
+    out: _Path = None
+
+
+@dataclass(frozen=True)
 class Operators:
     """Lists the Bellman operators and the laws that each claims, or checks those of one.
 
@@ -330,6 +347,7 @@ COMMANDS: dict[str, type] = {
     "evaluate": Evaluate,
     "watch": Watch,
     "card": Card,
+    "export": Export,
     "operators": Operators,
     "solve": Solve,
     "simulate bias": SimulateBias,

@@ -1,4 +1,4 @@
-"""Commands `report`, `evaluate`, `watch` and `card`."""
+"""Commands `report`, `evaluate`, `watch`, `card` and `export`."""
 
 import itertools
 import sys
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from softbellman.cli.commands import Card, Evaluate, Report, Watch
+from softbellman.cli.commands import Card, Evaluate, Export, Report, Watch
 from softbellman.cli.process import set_up_xla
 from softbellman.cli.tables import print_lines, print_table
 from softbellman.study.place import require_directory, require_file, require_new
@@ -221,4 +221,17 @@ def card(command: Card) -> int:
     from softbellman.report.card import write_card
 
     print_lines([("card", str(write_card(study, run, out, which=command.network)))])
+    return 0
+
+
+def export(command: Export) -> int:
+    """Writes a trained network for other tools."""
+    from softbellman.study.store import find_run
+
+    study, run = find_run(command.run)
+    set_up_xla(None)
+    from softbellman.policies import export as exporting
+
+    path = exporting.export(study, run, command.to, which=command.network, out=command.out)
+    print_lines([("network", f"{run}, {command.network} network"), ("file", str(path))])
     return 0

@@ -1,6 +1,7 @@
 """Argument checks and game seeds that all adapters on the host share."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -64,3 +65,29 @@ def checked_actions(
     if legal is not None and not legal[np.arange(num_envs), actions].all():
         raise ValueError(f"actions {actions.tolist()} must be legal, and the masks of legal ones are {legal.tolist()}")
     return actions.astype(np.int32)
+
+
+def given_to(name: str) -> str:
+    """Returns what a message begins with about an observation that a policy of an environment was given."""
+    return f"the policy of {name} was given"
+
+
+def checked_observation(raw: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> np.ndarray:
+    """Returns an observation of an environment of ours, `[*shape]` of a dtype, that someone else has.
+
+    Raises:
+        ValueError: if it has another shape, or numbers that the dtype can't hold.
+    """
+    array = np.asarray(raw)
+    if array.shape != shape:
+        raise ValueError(f"{given_to(name)} an observation of shape {array.shape}; the right shape is {shape}")
+    if array.dtype.kind not in ("biuf" if dtype.kind == "f" else "biu"):
+        raise ValueError(f"{given_to(name)} an observation of dtype {array.dtype}; it takes raw ones, of {dtype}")
+    with np.errstate(over="ignore"):
+        held = array.astype(dtype)
+    is_lost = ~np.isfinite(held) if dtype.kind == "f" else held != array
+    if is_lost.any():
+        raise ValueError(
+            f"{given_to(name)} an observation with {array[is_lost][0]}, which is nothing that {dtype} holds"
+        )
+    return held

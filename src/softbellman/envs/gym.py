@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from softbellman.arguments import nearest
-from softbellman.envs.checks import check_tape, checked_actions, checked_num_envs, checked_seed, episode_seed
+from softbellman.envs.checks import (
+    check_tape,
+    checked_actions,
+    checked_num_envs,
+    checked_seed,
+    episode_seed,
+    given_to,
+)
 from softbellman.envs.options import EnvOptions
 from softbellman.envs.step import Step, Tape
 from softbellman.extras import MissingExtra
@@ -86,9 +93,9 @@ class GymEnv:
         self.frame_skip = frame_skip
         self.frames_per_step = frame_skip * refuse_double_frame_skip(first, frame_skip)
         space, actions = _checked_spaces(first, self.name)
-        self.num_actions, self._first_action = int(actions.n), int(actions.start)
+        self.num_actions, self.first_action = int(actions.n), int(actions.start)
         self._observations = Observations(space, self.name)
-        self.obs_shape, self.obs_dtype = self._observations.shape, self._observations.dtype
+        self.obs_shape, self.obs_dtype, self.raw_shape = self._observations.shape, self._observations.dtype, space.shape
         self.obs_scale = self._observations.scale
         self.stack: int | None = None
         self._masks = Masks(self.name, num_envs, self.num_actions)
@@ -204,6 +211,10 @@ class GymEnv:
             raise RuntimeError("no picture is kept; make the environment with record=True and reset it")
         return self._screens[env].copy()
 
+    def taken(self, raw: Any) -> np.ndarray:
+        """Returns an observation that someone else has, as `reset` and `step` give it; see `HostEnv.taken`."""
+        return self._observations.taken(raw, given_to(self.name))
+
     def describe(self) -> dict[str, Any]:
         """Returns everything that makes scores of two runs comparable or not, for a log and for a run's record."""
         spec = self._envs[0].spec
@@ -235,7 +246,7 @@ class GymEnv:
         self._actions[env].append(action)
         total = 0.0
         for _ in range(self.frame_skip):
-            obs, reward, terminated, truncated, info = self._envs[env].step(self._first_action + action)
+            obs, reward, terminated, truncated, info = self._envs[env].step(self.first_action + action)
             total += float(reward)
             legal = self._masks.take(env, info, terminated=bool(terminated))
             if terminated or truncated or (legal is not None and not legal[action]):

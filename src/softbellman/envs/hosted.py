@@ -8,7 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from softbellman.envs.checks import check_tape, checked_actions, checked_num_envs, checked_seed, episode_seed
+from softbellman.envs.checks import (
+    check_tape,
+    checked_actions,
+    checked_num_envs,
+    checked_observation,
+    checked_seed,
+    episode_seed,
+)
 from softbellman.envs.device import copy_keys
 from softbellman.envs.step import DeviceEnv, Step, Tape
 
@@ -35,6 +42,7 @@ class HostedEnv:
         self.num_actions, self.obs_shape = env.num_actions, env.obs_shape
         self.obs_dtype, self.obs_scale, self.frames_per_step = env.obs_dtype, env.obs_scale, env.frames_per_step
         self.stack: int | None = None
+        self.raw_shape, self.first_action = self.obs_shape, 0
         keys = copy_keys(self.seed, training=training, num_envs=self.num_envs)
         self._keys = jax.device_put(keys, jax.devices("cpu")[0])
         self._state: Any = None
@@ -131,6 +139,10 @@ class HostedEnv:
         if self._state is None:
             raise RuntimeError("no picture before the first reset; call reset() once")
         return self.env.screen(self._seen[env])
+
+    def taken(self, raw: Any) -> np.ndarray:
+        """Returns an observation that someone else has, as `reset` and `step` give it; see `HostEnv.taken`."""
+        return checked_observation(raw, self.obs_shape, self.obs_dtype, self.env.describe()["environment"])
 
     def describe(self) -> dict[str, Any]:
         """Returns everything that makes scores of two runs comparable or not, for a log and for a run's record."""

@@ -59,25 +59,29 @@ class Observations:
         if self._declared.kind in "iu":
             self._take_bounds()
 
-    def taken(self, given: Any) -> np.ndarray:
+    def taken(self, given: Any, source: str | None = None) -> np.ndarray:
         """Returns an observation in the shape, layout and dtype promised.
+
+        Args:
+            given: the observation.
+            source: what messages begin with; None: that the environment gave it.
 
         Raises:
             ValueError: if it is not what the space declares, or not finite in float32.
         """
-        array = as_array(given)
+        array, source = as_array(given), source or f"{self._name} gave"
         if array.dtype.kind not in ("biuf" if self._declared.kind == "f" else "biu"):
             kind = f"{array.dtype} ({type(given).__name__})" if array.dtype.kind == "O" else array.dtype
-            self._refuse(f"an observation of dtype {kind}, its space says {self._declared}")
+            self._refuse(source, f"an observation of dtype {kind}, its space says {self._declared}")
         if array.shape != self._space.shape:
-            self._refuse(f"an observation of shape {array.shape}, its space says {self._space.shape}")
+            self._refuse(source, f"an observation of shape {array.shape}, its space says {self._space.shape}")
         if self._declared.kind == "f":
             with np.errstate(over="ignore"):
                 array = array.astype(np.float32, copy=False)
             if not np.isfinite(array).all():
-                self._refuse(f"an observation that is not finite in float32: {given}")
+                self._refuse(source, f"an observation that is not finite in float32: {given}")
         elif not (self._holds_any and array.dtype == self._declared):
-            self._check_bounds(array)
+            self._check_bounds(source, array)
         return self._laid_out(array.astype(self.dtype, copy=False))
 
     def outside(self, obs: np.ndarray) -> str | None:
@@ -102,19 +106,20 @@ class Observations:
         self._high = np.where(self._space.bounded_above, self._high, limits.max)
         self._holds_any = bool((self._low == limits.min).all() and (self._high == limits.max).all())
 
-    def _check_bounds(self, array: np.ndarray) -> None:
+    def _check_bounds(self, source: str, array: np.ndarray) -> None:
         """Refuses integers outside of the bounds declared: they are scaled by these."""
         wrong = np.argwhere((array < self._low) | (array > self._high))
         if len(wrong):
             index = tuple(wrong[0].tolist())
             place = f" at {list(index)}" if index else ""
             self._refuse(
+                source,
                 f"an observation with {array[index]}{place}, where its space says "
-                f"{self._low[index]} to {self._high[index]}: integers are scaled by their bounds, so declare true ones"
+                f"{self._low[index]} to {self._high[index]}: integers are scaled by their bounds, so declare true ones",
             )
 
     def _laid_out(self, array: np.ndarray) -> np.ndarray:
         return np.moveaxis(array, -1, 0) if self._channels_last else array.reshape(array.shape or (1,))
 
-    def _refuse(self, given: str) -> None:
-        raise ValueError(f"{self._name} gave {given}")
+    def _refuse(self, source: str, given: str) -> None:
+        raise ValueError(f"{source} {given}")

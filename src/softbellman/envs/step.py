@@ -75,6 +75,8 @@ class HostEnv(Protocol):
         frames_per_step: emulator frames that one agent step advances (4 for Atari, 1 elsewhere).
         legal: `[E, A]` bool, the actions that are legal now, a new array after each `reset`, `step` and `restore`; None
             where all of them always are. An illegal one must never be taken.
+        raw_shape: shape of an observation as the environment itself gives it, before it is laid out as `obs_shape`.
+        first_action: number by which the environment itself calls the learner's action 0.
     """
 
     num_envs: int
@@ -84,10 +86,20 @@ class HostEnv(Protocol):
     obs_scale: Scale
     stack: int | None
     frames_per_step: int
+    raw_shape: tuple[int, ...]
+    first_action: int
 
     @property
     def legal(self) -> np.ndarray | None:
         """See above."""
+        ...
+
+    def taken(self, raw: Any) -> np.ndarray:
+        """Returns a raw observation that someone else has, as `reset` and `step` give it: `[*obs_shape]`.
+
+        Raises:
+            ValueError: if this environment could not have given it.
+        """
         ...
 
     def reset(self) -> np.ndarray:

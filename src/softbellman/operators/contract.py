@@ -17,8 +17,8 @@ from softbellman.operators.pytrees import register_pytrees, require_pytree
 if TYPE_CHECKING:
     from softbellman.operators.core import Operator
 
-Library = Literal["numpy", "jax"]
-_WORDS = {"numpy": "on NumPy arrays", "jax": "in training, on JAX arrays"}
+Library = Literal["numpy", "jax", "torch"]
+_WORDS = {"numpy": "on NumPy arrays", "jax": "in training, on JAX arrays", "torch": "on PyTorch tensors"}
 _PARTS = ("a value", "weights", "a gradient")
 
 
@@ -73,10 +73,9 @@ def require_shapes(op: Operator, actions: int, library: Library = "numpy") -> tu
     Raises:
         ValueError: the operator fails, and the message names the line of the user's code; or a shape is wrong.
     """
-    q = _ordinary(actions, signed=library == "jax")
-    evaluate = _by_jax if library == "jax" else _by_numpy
+    q = _ordinary(actions, signed=library != "numpy")
     try:
-        answers = evaluate(op, q, q[:, ::-1])
+        answers = _EVALUATORS[library](op, q, q[:, ::-1])
     except (Exception, SystemExit) as error:  # a user's code may fail in any way
         if (policy := _policy_shape(op, q)) not in (None, q.shape):  # what it fails by, elsewhere
             raise ValueError(_wrong_shape(op, "a policy", policy, q.shape, q.shape)) from error
@@ -149,3 +148,13 @@ def _by_jax(op: Operator, q: NDArray[Any], selector: NDArray[Any]) -> Answers:
     require_pytree(op)
     given = jax.jit(evaluate)(op, q.astype(np.float32), selector.astype(np.float32))
     return Answers(*map(np.asarray, given))
+
+
+def _by_torch(op: Operator, q: NDArray[Any], selector: NDArray[Any]) -> Answers:
+    torch: Any = importlib.import_module("torch")
+    given, other = (torch.tensor(values.astype(np.float32)) for values in (q, selector))
+    value, weights = (answer.detach().numpy() for answer in (op(given, other), op.weights(given)))
+    return Answers(value, weights, None)
+
+
+_EVALUATORS = {"numpy": _by_numpy, "jax": _by_jax, "torch": _by_torch}

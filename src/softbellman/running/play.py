@@ -11,7 +11,8 @@ from softbellman import envs
 from softbellman.arguments import as_path
 from softbellman.config import Config, budgets
 from softbellman.envs.step import HostEnv
-from softbellman.learning.networks import Network
+from softbellman.learning.networks import Network, Params
+from softbellman.learning.recipe import Recipe
 from softbellman.running.build import accidents, make_env, make_recipe, protocol_of, recorded_scale
 from softbellman.running.jax_settings import own_settings, require_backend
 from softbellman.study import chance
@@ -35,6 +36,13 @@ SMALL_PICTURE = 400  # the longer side, in pixels, from which on a picture is fi
 def exploration_rate(config: Config, epsilon: float | None) -> float:
     """Returns the exploration rate asked for, by default that of the study's own test phases."""
     return config.loop.test_epsilon if epsilon is None else epsilon
+
+
+def checked_epsilon(epsilon: float) -> float:
+    """Returns an exploration rate, or raises for a number that is none."""
+    if not 0 <= epsilon <= 1:
+        raise ValueError(f"epsilon ({epsilon}) must be in [0, 1]")
+    return epsilon
 
 
 @own_settings()
@@ -217,17 +225,28 @@ def _play(
 
 
 def _saved_policy(study: Study, run: RunPath, env: HostEnv, which: Which, seed: int, epsilon: float | None) -> Policy:
-    config, facts = study.config_of(run), study.record["environment_facts"].get(run.environment, {})
-    epsilon = exploration_rate(config, epsilon)
-    if not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon ({epsilon}) must be in [0, 1]")
-    path = run.path / f"{which}.safetensors"
-    params, _ = load_params(path)
-    scale = recorded_scale(facts, str(env.obs_dtype))
-    recipe = make_recipe(config, scale, env.obs_shape, env.num_actions)
-    _check_shapes(recipe.network, params, path)
+    config = study.config_of(run)
+    epsilon = checked_epsilon(exploration_rate(config, epsilon))
+    recipe, params, _ = saved(study, run, env, which)
     early = accidents(run.environment, config).get("random_first_actions", 0)
     return greedy_policy(recipe, params, seed, epsilon, early)
+
+
+def saved(study: Study, run: RunPath, env: HostEnv, which: Which) -> tuple[Recipe, Params, dict[str, Any]]:
+    """Reads a run's saved network for an environment.
+
+    Returns:
+        The recipe that it is computed by, its parameters, and the facts stored beside these.
+
+    Raises:
+        ValueError: if there are no parameters, or those of another network.
+    """
+    path, facts = run.path / f"{which}.safetensors", study.record["environment_facts"].get(run.environment, {})
+    params, stored = load_params(path)
+    scale = recorded_scale(facts, str(env.obs_dtype))
+    recipe = make_recipe(study.config_of(run), scale, env.obs_shape, env.num_actions)
+    _check_shapes(recipe.network, params, path)
+    return recipe, params, stored
 
 
 def _check_shapes(network: Network, params: Any, path: Path) -> None:

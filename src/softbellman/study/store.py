@@ -21,6 +21,7 @@ import numpy as np
 
 from softbellman.arguments import as_path
 from softbellman.config import Config, config_from
+from softbellman.operators import parse
 from softbellman.study.files import read_metrics, write_atomically
 from softbellman.study.locks import Lease, locked
 from softbellman.study.place import RECORD, require_new, unwritable
@@ -29,6 +30,7 @@ from softbellman.study.runs import RunPath, runs_of
 from softbellman.training import checkpoint
 
 FORMAT = 2
+_SHOWN = 4  # runs that a message lists
 _UNSYNCED = "what was written last before a power failure may be lost, and training goes on from the file before"
 
 
@@ -265,11 +267,25 @@ def _as_json(record: Mapping[str, Any]) -> str:
     return json.dumps(record, indent=2) + "\n"
 
 
-def find_run(path: str | Path) -> tuple[Study, RunPath]:
-    """Finds the run that a path names: a run's own directory, or a study with just one run.
+def find_run(
+    path: str | Path,
+    *,
+    environment: str | None = None,
+    arm: Any = None,
+    seed: int | None = None,
+    remedy: str = "name one of them",
+) -> tuple[Study, RunPath]:
+    """Finds the run that a path names: a run's own directory, or a study with just one run, or one of those chosen.
+
+    Args:
+        path: the directory.
+        environment: the only environment that counts, if there are several.
+        arm: the only arm: its name, or an operator.
+        seed: the only seed.
+        remedy: what to do where there are several.
 
     Raises:
-        ValueError: if the path names no run, or a study with several.
+        ValueError: if the path names no run, or several; with the runs that there are.
     """
     path = as_path(path)
     for folder in (path, *path.resolve().parents):
@@ -279,8 +295,27 @@ def find_run(path: str | Path) -> tuple[Study, RunPath]:
     else:
         raise ValueError(f"{path} is no run and no study: give a directory that `softbellman train --out` made")
     inside = [run for run in study.runs if run.path.resolve() == path.resolve()]
-    matching = inside or [run for run in study.runs if run.path.resolve().is_relative_to(path.resolve())]
-    if len(matching) != 1:
-        names = ", ".join(str(run.path) for run in (matching or study.runs)[:4])
-        raise ValueError(f"{path} holds {len(matching)} runs; name one of them: {names}")
-    return study, matching[0]
+    below = inside or [run for run in study.runs if run.path.resolve().is_relative_to(path.resolve())]
+    arms = {str(arm), getattr(arm, "name", None), _spelled(arm)}
+    matching = [
+        run
+        for run in below
+        if environment in (None, run.environment) and (arm is None or run.operator in arms) and seed in (None, run.seed)
+    ]
+    if len(matching) == 1:
+        return study, matching[0]
+    if (environment, arm, seed) == (None, None, None):
+        names = ", ".join(str(run.path) for run in (below or study.runs)[:_SHOWN])
+        raise ValueError(f"{path} holds {len(below)} runs; {remedy}: {names}")
+    asked = {"environment": environment, "arm": arm, "seed": seed}.items()
+    chosen = ", ".join(f"{name} {value}" for name, value in asked if value is not None)
+    there = "; ".join(map(str, (matching or below)[:_SHOWN])) + "; ..." * (len(matching or below) > _SHOWN)
+    raise ValueError(f"{path} holds {len(matching)} runs with {chosen}; there are {there}")
+
+
+def _spelled(arm: Any) -> str | None:
+    """Returns an operator as it is recorded, such as `softmax(5)` for `softmax:5`; None for what is none."""
+    try:
+        return str(parse(str(arm)))
+    except ValueError:
+        return None

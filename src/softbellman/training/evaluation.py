@@ -129,7 +129,7 @@ def greedy_policy(recipe: Recipe, params: Any, seed: int, epsilon: float, random
 
     def policy(obs: np.ndarray, moment: int, age: np.ndarray, legal: Any = None) -> tuple[np.ndarray, np.ndarray]:
         rate = exploration_rate(age, random_first_actions, epsilon)
-        actions, values = _act(recipe, params, obs, key, np.uint32(moment), rate, legal)
+        actions, values = act(recipe, params, obs, key, np.uint32(moment), rate, legal)
         return np.asarray(actions), np.asarray(values)
 
     return policy
@@ -148,7 +148,11 @@ def exploration_rate(age: np.ndarray, random_first_actions: int, epsilon: float)
 
 
 @partial(jax.jit, static_argnames=("recipe",))
-def _act(recipe: Recipe, params: Any, obs: Any, key: jax.Array, moment: Any, epsilon: Any, legal: Any) -> Any:
+def act(recipe: Recipe, params: Any, obs: Any, key: jax.Array, moment: Any, epsilon: Any, legal: Any) -> Any:
+    """Chooses the actions `[E]` of a moment and gives the best values `[E]`; see `learner.act_greedily`.
+
+    A moment's draws are its own: the key is not consumed.
+    """
     return learner.act_greedily(recipe, params, obs, jax.random.fold_in(key, moment), epsilon, legal)
 
 

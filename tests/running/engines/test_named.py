@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from softbellman.extras import MissingExtra
+from softbellman.extras import MissingExtra, UntestedVersion
 from softbellman.running.comparison import resources_for
 from softbellman.running.engines import Local
 from softbellman.running.engines import ray as ray_engine
@@ -34,7 +34,7 @@ def test_a_missing_extra_is_one_line(spec, said, monkeypatch):
 @pytest.mark.parametrize(("package", "version"), [("ray", "1.13.0"), ("ray", "3.0.0"), ("submitit", "1.2.1")])
 def test_a_version_that_was_not_tried_is_refused(package, version, monkeypatch):
     monkeypatch.setitem(sys.modules, package, SimpleNamespace(__version__=version))
-    with pytest.raises(ValueError, match=rf"{package} {version} was not tried: install one from \d.* on, before \d"):
+    with pytest.raises(UntestedVersion, match=rf"{package} {version} is installed, and softbellman was tested with \d"):
         make_engine("ray" if package == "ray" else "slurm", 2)
 
 

@@ -16,11 +16,18 @@ import numpy as np
 
 from softbellman.arguments import nearest, squeeze
 from softbellman.envs.atari.protocol import PAPER_ATARI, AtariProtocol
-from softbellman.envs.checks import check_tape, checked_actions, checked_num_envs, checked_seed, episode_seed
+from softbellman.envs.atari.screens import SCREEN_HEIGHT, SCREEN_WIDTH, resizer
+from softbellman.envs.checks import (
+    check_tape,
+    checked_actions,
+    checked_num_envs,
+    checked_observation,
+    checked_seed,
+    episode_seed,
+)
 from softbellman.envs.step import Scale, Step, Tape
 from softbellman.extras import MissingExtra
 
-SCREEN_HEIGHT, SCREEN_WIDTH = 210, 160
 _NO_LIMIT = 2**31 - 1  # ale-py reads 0 as "cut after every step"
 
 
@@ -77,7 +84,8 @@ class AtariEnv:
         self.obs_shape = (protocol.stack, protocol.height, protocol.width)
         self.obs_dtype = np.dtype(np.uint8)
         self.obs_scale: Scale = 255.0
-        self._resize = _resizer(protocol)
+        self.raw_shape, self.first_action = self.obs_shape, 0
+        self._resize = resizer(protocol)
         limit = protocol.max_frames_per_game
         self._max_steps = _NO_LIMIT if limit is None else -(-limit // protocol.frame_skip)
         self._games = np.full(num_envs, -1)  # index of the current game, per copy
@@ -185,6 +193,10 @@ class AtariEnv:
         if self._screens is None:
             raise RuntimeError("no colour screen is kept; make the environment with record=True and reset it")
         return self._screens[env].copy()
+
+    def taken(self, raw: Any) -> np.ndarray:
+        """Returns an observation that someone else has, as `reset` and `step` give it; see `HostEnv.taken`."""
+        return checked_observation(raw, self.obs_shape, self.obs_dtype, f"atari/{self.game}")
 
     def describe(self) -> dict[str, Any]:
         """Returns everything that makes scores of two runs comparable or not, for a log and for a run's record."""
@@ -335,18 +347,3 @@ def _emulators(game: str, protocol: AtariProtocol, num_envs: int, threads: int, 
         reward_clipping=False,
         use_fire_reset=protocol.fire_reset,
     )
-
-
-def _resizer(protocol: AtariProtocol) -> Any:
-    """Returns a function that scales a raw frame into a frame of the observation, in place."""
-    try:
-        import cv2
-    except ImportError as error:
-        raise MissingExtra("opencv-python-headless", "atari") from error
-    interpolation = {"bilinear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA}[protocol.resize]
-    size = (protocol.width, protocol.height)
-
-    def resize(frame: np.ndarray, out: np.ndarray) -> None:
-        cv2.resize(frame, size, dst=out, interpolation=interpolation)
-
-    return resize

@@ -79,6 +79,10 @@ class PopArt(Raw):
         """Give the targets' deviation."""
         return jax.lax.stop_gradient(_moments(params[_LAYER])[1])
 
+    def moments(self, params: Any) -> tuple[Any, Any]:
+        """Give the mean and the deviation that outputs are in units of."""
+        return _moments(params[_LAYER])
+
 
 def _moments(layer: Any) -> tuple[Any, Any]:
     """Compute mean and deviation."""

@@ -26,7 +26,6 @@ from softbellman.running.engines.local import POLL, Local, python_path
 from softbellman.study.groups import folder_of, saved_steps
 from softbellman.study.provenance import available_cores, provenance
 
-OLDEST, NEXT = (2, 50), (3, 0)  # versions that are taken: from the first on, before the second
 ANSWER = 10.0  # seconds for a cluster to answer
 RATE = 200  # replies that the driver takes in a second: with more groups at once each is asked less often
 LOSSES = 10  # times that a group's machine may be lost at one checkpoint before the group counts as what is at fault
@@ -53,7 +52,7 @@ class Ray:
             MissingExtra: Ray is not installed.
         """
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or each process of Ray's tells of a change
-        self.spec, self._threads, self._ray = spec, threads, imported("ray", RAY, OLDEST, NEXT)
+        self.spec, self._threads, self._ray = spec, threads, imported(RAY)
         self.memory: Callable[[], int | None] = available_memory
         self._address = spec if spec.startswith(CLIENT) else spec.removeprefix(RAY).removeprefix(":") or None
         if self._address is None:

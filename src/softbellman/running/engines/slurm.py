@@ -25,7 +25,6 @@ from softbellman.running.engines.local import POLL, Local, python_path
 from softbellman.study.locks import BEAT, LEASE, Silence
 from softbellman.study.provenance import provenance
 
-OLDEST, NEXT = (1, 5), (2, 0)  # versions that are taken: from the first on, before the second
 AT_ONCE = 100  # jobs at once, unless another number is asked for
 PACE = 2.0  # seconds between two looks at the files of each side
 TIME_LIMITS = 100_000  # times that a job is queued again
@@ -51,7 +50,7 @@ class Slurm:
             ValueError: a parameter is none, or there is no Slurm here.
             MissingExtra: submitit is not installed.
         """
-        self.spec, self.capacity, self._submitit = spec, workers or AT_ONCE, imported("submitit", SLURM, OLDEST, NEXT)
+        self.spec, self.capacity, self._submitit = spec, workers or AT_ONCE, imported(SLURM)
         options = _options(spec)
         self._cluster = options.pop("cluster", SLURM)
         own = {"cpus_per_task": threads, "timeout_min": 240, "name": "softbellman", _ARRAY: self.capacity}

@@ -1,0 +1,1 @@
+"""Operators inside other libraries, one module each; loads none of them."""

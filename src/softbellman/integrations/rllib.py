@@ -1,0 +1,61 @@
+# pyright: reportMissingImports=false
+"""RLlib's new API stack: `use_operator(config, op)` has a DQN learn with a Bellman operator."""
+
+import math
+from typing import Any, TypeVar
+
+from softbellman.extras import MissingExtra, require_tested
+from softbellman.integrations.target import bootstrap, heeds_selector, usable
+from softbellman.operators import Operator, as_operator
+
+require_tested("rllib")
+try:
+    from ray.rllib.algorithms.dqn import DQNConfig
+    from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS
+    from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+except ImportError as error:
+    raise MissingExtra("ray[rllib]", "rllib") from error
+
+_OPERATOR = "bellman_operator"
+Config = TypeVar("Config", bound=DQNConfig)
+
+
+class OperatorLearner(DQNTorchLearner):
+    """Learner to which every action of a next state is worth the operator's value: any choice among them is right."""
+
+    def compute_loss_for_module(self, *, fwd_out: Any, config: Any, **given: Any) -> Any:
+        """Computes the library's loss; values of -inf are of illegal actions."""
+        op, q = config.learner_config_dict[_OPERATOR], fwd_out[QF_TARGET_NEXT_PREDS]
+        if config.num_atoms > 1:
+            raise ValueError(f"num_atoms ({config.num_atoms}) must be 1: an operator takes values, not distributions")
+        if not hasattr(self, "_usable"):
+            self._usable = usable(op, q.shape[-1])
+        legal = q > -math.inf
+        q = q.masked_fill(~legal, 0.0)
+        value = bootstrap(op, q, lambda: fwd_out[QF_NEXT_PREDS].detach().masked_fill(~legal, 0.0), legal)
+        return super().compute_loss_for_module(
+            fwd_out={**fwd_out, QF_TARGET_NEXT_PREDS: value.expand_as(q)}, config=config, **given
+        )
+
+
+def use_operator(config: Config, op: Operator | str) -> Config:
+    """Has the algorithm of a configuration bootstrap from `op(q_target, q_online)`, and returns the configuration.
+
+    `double_q` is set to what the operator needs: the online network's values at the next states, or not.
+
+    Raises:
+        TypeError: it is no `DQNConfig`, or has a learner of its own; or `op` is no operator.
+        ValueError: it is not of the new API stack, or learns distributions; with the first update, an operator that
+            can't be used with as many actions.
+    """
+    op = as_operator(op)
+    if not isinstance(config, DQNConfig):
+        raise TypeError(f"use_operator takes a DQNConfig of RLlib, not {type(config).__name__}")
+    if config.learner_class not in (DQNTorchLearner, OperatorLearner):
+        raise TypeError(f"use_operator has a learner of its own; make {config.learner_class} an OperatorLearner")
+    if not config.enable_rl_module_and_learner:
+        raise ValueError("use_operator needs RLlib's new API stack; call config.api_stack() to enable both its parts")
+    if config.num_atoms > 1:
+        raise ValueError(f"num_atoms ({config.num_atoms}) must be 1: an operator takes values, not distributions")
+    config.training(double_q=heeds_selector(op))
+    return config.learners(learner_class=OperatorLearner, learner_config_dict={_OPERATOR: op})

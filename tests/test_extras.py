@@ -1,0 +1,59 @@
+"""Optional packages: what is missing or untested is said in one line, and the versions are those of pyproject.toml."""
+
+import importlib.metadata
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from softbellman.extras import EXTRAS, TESTED, MissingExtra, UntestedVersion, require_tested
+
+OPTIONAL = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def name_of(requirement):
+    return re.match(r"[A-Za-z0-9_-]+", requirement)[0]
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_every_package_is_one_that_its_extra_installs(extra):
+    assert set(EXTRAS[extra]) <= {name_of(requirement) for requirement in OPTIONAL[extra]}
+
+
+@pytest.mark.parametrize("extra", TESTED)
+def test_an_extra_installs_the_versions_that_were_tested(extra):
+    (requirement,) = (each for each in OPTIONAL[extra] if name_of(each) == EXTRAS[extra][0])
+    low, high = TESTED[extra]
+    assert requirement.endswith(f">={low},<{high}")
+
+
+@pytest.mark.parametrize(
+    ("version", "is_taken"),
+    [("2.3.9", False), ("2.4.0", True), ("2.9.2", True), ("2.10.0", False), ("2.10.0rc1", False), ("3.0", False)],
+)
+def test_a_version_that_was_not_tested_is_refused(version, is_taken, monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
+    if is_taken:
+        require_tested("sb3")
+        return
+    with pytest.raises(UntestedVersion, match=r'below 2.10; run: pip install "softbellman\[sb3\]"') as caught:
+        require_tested("sb3")
+    assert f"stable-baselines3 {version} is installed" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("package", "extra"), [("ray", "rllib"), ("torchrl", "torchrl")])
+def test_a_package_that_is_missing_is_named_with_its_extra(package, extra, monkeypatch):
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    with pytest.raises(MissingExtra, match=rf'{package} is not installed; run: pip install "softbellman\[{extra}\]"'):
+        require_tested(extra)
+
+
+@pytest.mark.parametrize("extra", ["sb3", "tianshou", "torchrl", "rllib"])
+def test_the_page_says_which_versions_were_tested(extra):
+    page = (Path(__file__).parents[1] / "docs" / "integrations.md").read_text()
+    assert "{} and later, below {}".format(*TESTED[extra]) in page
