@@ -49,7 +49,7 @@ def observed(environment, study, batch=5):
         actions = (np.arange(batch) + moment) % env.num_actions
         obs = env.step(actions.astype(np.int32)).obs
     env.close()
-    return obs
+    return np.array(obs)  # PyTorch warns of arrays that can't be written
 
 
 def unlike(study):

@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """Export of a saved network: to PyTorch, as a safetensors file with its description, or to ONNX."""
 
 import json
@@ -135,9 +136,8 @@ def _tensors(params: Params, wanted: dict[str, Any], scale: Scale, config: Confi
 
     parts = parts_of(config.recipe)
     arrays = {name: tensor.numpy() for name, tensor in wanted.items() if not name.startswith("layers.")}
-    arrays["scale"] = np.broadcast_to(np.reshape(np.float32(scale), -1), (arrays["scale"].size,)).reshape(
-        arrays["scale"].shape
-    )
+    entries = np.ravel(np.array(scale, np.float32))  # one for all, or each its own
+    arrays["scale"] = np.resize(entries, arrays["scale"].shape)
     if isinstance(parts["estimate"], Categorical):
         arrays["support"] = parts["estimate"].support
     if isinstance(parts["scale"], PopArt):

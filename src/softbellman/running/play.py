@@ -11,7 +11,7 @@ from softbellman import envs
 from softbellman.arguments import as_path
 from softbellman.config import Config, budgets
 from softbellman.envs.step import HostEnv
-from softbellman.learning.networks import Network, Params
+from softbellman.learning.networks import Network
 from softbellman.learning.recipe import Recipe
 from softbellman.running.build import accidents, make_env, make_recipe, protocol_of, recorded_scale
 from softbellman.running.jax_settings import own_settings, require_backend
@@ -232,7 +232,7 @@ def _saved_policy(study: Study, run: RunPath, env: HostEnv, which: Which, seed: 
     return greedy_policy(recipe, params, seed, epsilon, early)
 
 
-def saved(study: Study, run: RunPath, env: HostEnv, which: Which) -> tuple[Recipe, Params, dict[str, Any]]:
+def saved(study: Study, run: RunPath, env: HostEnv, which: Which) -> tuple[Recipe, Any, dict[str, Any]]:
     """Reads a run's saved network for an environment.
 
     Returns:
