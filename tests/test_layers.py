@@ -79,8 +79,8 @@ ALLOWED = {
 # Slow to load, or from an extra that may be missing: imported only where used in the modules below.
 HEAVY = {
     "jax", "optax", "gymnasium", "ale_py", "cv2", "matplotlib", "torch", "imageio", "safetensors", "gymnax", "pandas",
-    "tensorboardX", "wandb", "mlflow", "trackio", "ray", "submitit", "stable_baselines3", "tianshou", "torchrl", "tensordict",
-    "onnx",
+    "tensorboardX", "wandb", "mlflow", "trackio", "ray", "submitit", "stable_baselines3", "tianshou", "torchrl",
+    "tensordict", "onnx",
 }  # fmt: skip
 LIGHT = ("operators", "config", "cli", "__init__", "__main__")
 

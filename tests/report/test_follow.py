@@ -1,5 +1,6 @@
 """The live view: pages as long as a study is trained, a last one without a reload, Ctrl-C at any time."""
 
+import json
 import os
 import re
 import signal
@@ -215,7 +216,8 @@ def test_a_machine_that_is_gone_holds_nothing_for_long(tmp_path, monkeypatch):
     study, now = begun(tmp_path / "study"), [0.0]
     monkeypatch.setattr(locks, "_now", lambda: now[0])
     number = 1 + max(locks._numbered(study.path), default=0)
-    (study.path / f"{locks.PREFIX}{number}").write_text('{"pid": 1, "host": "elsewhere", "space": "another", "began": "1"}')
+    facts = {"pid": 1, "host": "elsewhere", "space": "another", "began": "1"}
+    (study.path / f"{locks.PREFIX}{number}").write_text(json.dumps(facts))
     silence = Silence()
     assert is_held(study.path) and is_held(study.path, silence)
     now[0] = locks.LEASE + 1

@@ -16,7 +16,13 @@ class FixedPolicy:
     """Values and best actions of a network."""
 
     def __init__(self, recipe: Recipe, params: Params, obs_shape: tuple[int, ...]) -> None:
-        """See `fixed_policy`."""
+        """Take a network.
+
+        Args:
+            recipe: the recipe that it was trained by.
+            params: its parameters.
+            obs_shape: shape of one observation, as environments give it; the network scales it itself.
+        """
         self._recipe, self._params, self._shape = recipe, params, tuple(obs_shape)
 
     def q(self, obs: Any) -> np.ndarray:
@@ -34,17 +40,6 @@ class FixedPolicy:
         given = [np.asarray(each)[None] if is_one else np.asarray(each) for each in (obs, *more)]
         computed = np.asarray(compute(self._recipe, self._params, *given))
         return computed[0] if is_one else computed
-
-
-def fixed_policy(recipe: Recipe, params: Params, obs_shape: tuple[int, ...]) -> FixedPolicy:
-    """Return the policy of a network.
-
-    Args:
-        recipe: the recipe that it was trained by.
-        params: its parameters.
-        obs_shape: shape of one observation, as environments give it; the network scales it itself.
-    """
-    return FixedPolicy(recipe, params, obs_shape)
 
 
 @partial(jax.jit, static_argnames=("recipe",))

@@ -1,6 +1,5 @@
 """Policy of a trained run: actions, values and weights for observations as the environment gives them."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from softbellman.config import budgets
 from softbellman.envs.step import HostEnv
-from softbellman.learning.networks import Params
+from softbellman.learning.fixed_policy import FixedPolicy
 from softbellman.learning.recipe import Recipe
 from softbellman.operators import Operator
 from softbellman.operators.arrays import flags, plain
@@ -163,7 +162,7 @@ class Policy:
 
     @own_settings()
     def _values(self, batch: np.ndarray) -> np.ndarray:
-        return np.asarray(_q(self._recipe, self._params, batch))
+        return FixedPolicy(self._recipe, self._params, batch.shape[1:]).q(batch)
 
     @own_settings()
     def _chosen(self, batch: np.ndarray, rates: np.ndarray, legal: np.ndarray | None) -> np.ndarray:
@@ -197,11 +196,6 @@ class Policy:
         if not given.any(axis=-1).all():
             raise ValueError(f"legal has a row in which no action is: {given.tolist()}")
         return np.broadcast_to(given, (batch, self.num_actions))
-
-
-@partial(jax.jit, static_argnames=("recipe",))
-def _q(recipe: Recipe, params: Params, obs: Any) -> Any:
-    return recipe.q(params, obs)
 
 
 def _operator_then(recipe: Recipe, run: RunPath, agent_steps: int) -> Operator:

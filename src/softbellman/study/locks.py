@@ -142,8 +142,8 @@ def is_held(folder: Path, silence: Silence | None = None) -> bool:
 
     Args:
         folder: the directory.
-        silence: kept from one look to the next, it tells when a machine is gone; without it, a holder on another machine
-            counts as alive.
+        silence: kept from one look to the next, it tells when a machine is gone; without it, every holder on another
+            machine counts as alive.
     """
     holder = _newest(folder)
     if holder is None or holder.is_over:

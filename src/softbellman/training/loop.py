@@ -18,7 +18,7 @@ import numpy as np
 
 from softbellman.envs.step import HostEnv
 from softbellman.learning import learner
-from softbellman.learning.fixed_policy import FixedPolicy, fixed_policy
+from softbellman.learning.fixed_policy import FixedPolicy
 from softbellman.learning.learner import LearnerState
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
@@ -177,7 +177,7 @@ class Loop:
 
     def policy(self, index: int) -> FixedPolicy:
         """Returns the policy of the online network of run `index`, as it is now; once a test phase was played."""
-        return fixed_policy(self.recipe, self.params(index), self.held_out[index].obs.shape[1:])
+        return FixedPolicy(self.recipe, self.params(index), self.held_out[index].obs.shape[1:])
 
     def state(self, index: int) -> LearnerState:
         """Returns a copy of the learner's state of run `index`, without an axis of lanes."""
