@@ -2,7 +2,7 @@
 #
 #   docker build --tag softbellman .
 #   docker run --rm --volume "$PWD/runs:/work/runs" softbellman train gym/CartPole-v1 --operator "softmax(5)" --out runs/first
-FROM python:3.13-slim
+FROM python:3.12-slim
 COPY pyproject.toml README.md LICENSE /src/
 COPY src /src/src
 RUN pip install --no-cache-dir "/src[atari,tensorboard]" && rm -r /src && useradd --create-home trainer
