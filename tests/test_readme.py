@@ -83,6 +83,7 @@ def test_the_readme_shows_commands():
         "evaluate",
         "watch",
         "export",
+        "card",
         "solve",
         "simulate",
         "operators",

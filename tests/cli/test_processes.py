@@ -18,6 +18,7 @@ LINES = {
     "report": ("STUDY --out page", "page             page/index.html"),
     "evaluate": ("STUDY --episodes 1 --max-steps 5", "tested           gym/CartPole-v1: best network of seed 3"),
     "watch": ("STUDY --max-steps 2 --out film.gif", "video            film.gif (3 pictures"),
+    "card": ("STUDY --out card", "card             card/README.md"),
     "operators": ("", "double(softmax(5))"),
     "solve": ("forest", "solved           forest, max: 3 states"),
     "simulate bias": ("--trials 2 --actions 2", "table            runs/simulations/bias.csv"),

@@ -27,7 +27,7 @@ from softbellman.report import account, page
 from softbellman.report.tables import of_operators, write_table
 from softbellman.report.wording import count
 from softbellman.study.files import load_params, write_atomically
-from softbellman.study.locks import LOCK
+from softbellman.study.locks import PREFIX
 from softbellman.study.place import require_new
 from softbellman.study.runs import RunPath
 from softbellman.study.store import Study
@@ -103,7 +103,8 @@ def _only(study: Study, run: RunPath, folder: Path) -> RunPath:
     facts = {run.environment: study.record["environment_facts"].get(run.environment, {})}
     asked = (run.environment, [run.arm], [run.seed], study.config, facts, [])
     (own,) = Study.create(folder, *asked, provenance=study.record["provenance"]).runs
-    (folder / LOCK).unlink(missing_ok=True)
+    for lease in folder.glob(f"{PREFIX}*"):
+        lease.unlink()
     own.path.mkdir(parents=True)
     for name in _OF_A_RUN:
         if (run.path / name).exists():

@@ -32,8 +32,8 @@ def published_curve(environment: str, config: Config) -> Band | None:
     """
     if config.protocol != preset("machado-atari").config.protocol or not environment.startswith("atari/"):
         return None
-    with (files(__package__) / "dopamine-dqn.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if f"atari/{row['game']}" == environment]
+    table = (files("softbellman.report.published") / "dopamine-dqn.csv").read_text()
+    rows = [row for row in csv.DictReader(table.splitlines()) if f"atari/{row['game']}" == environment]
     columns = {
         name: np.array([float(row[name]) for row in rows]) for name in ("agent_steps", "mean", "low", "high", "runs")
     }
