@@ -29,7 +29,6 @@ def test_without_pytorch_one_line_says_what_to_install(trained, softbellman):
     [
         (("nowhere", "--to", "torch"), "nowhere is no run and no study"),
         (("STUDY", "--to", "jit"), "--to"),
-        (("STUDY",), "--to"),
         (("STUDY", "--to", "onnx", "--out", "/proc/file"), "name another file with --out"),
     ],
 )

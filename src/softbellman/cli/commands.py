@@ -230,7 +230,7 @@ class Export:
     """
 
     run: _RunPath
-    to: Literal["torch", "onnx"]
+    to: Literal["torch", "onnx"] = "torch"
     network: Literal["best", "final"] = "best"
     out: _Path = None
 
