@@ -43,6 +43,7 @@ class Args:
     end_e: float = 0.05
     exploration_fraction: float = 0.5
     device: str = "cpu"
+    threads: int = 1  # of PyTorch: networks so small only wait for more
 
 
 class Batch(NamedTuple):
@@ -65,9 +66,12 @@ def td_target(op: ops.Operator, batch: Batch, target_network: nn.Module, q_netwo
 def main(args: Args) -> tuple[nn.Module, list[float]]:
     """Train; give the network and the return of each episode."""
     op = ops.parse(args.operator)
+    torch.set_num_threads(args.threads)
     rng, device = np.random.default_rng(args.seed), torch.device(args.device)
     torch.manual_seed(args.seed)
     env = gymnasium.make(args.env_id)
+    if not isinstance(env.action_space, gymnasium.spaces.Discrete) or len(env.observation_space.shape or ()) != 1:
+        raise ValueError(f"{args.env_id} needs discrete actions and observations that are a vector of numbers")
     features, actions = env.observation_space.shape[0], int(env.action_space.n)
     ops.require_contract(op, actions, "torch")
     layers = [nn.Linear(features, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, actions)]
@@ -92,6 +96,8 @@ def main(args: Args) -> tuple[nn.Module, list[float]]:
         obs, score = next_obs, score + float(reward)
         if terminated or truncated:
             returns.append(score)
+            if len(returns) % 50 == 0:
+                print(f"step {step:,}: the last 20 episodes have a mean return of {np.mean(returns[-20:]):.1f}")
             obs, score = env.reset()[0], 0.0
         if step >= args.learning_starts and step % args.train_frequency == 0:
             chosen = rng.integers(min(step + 1, args.buffer_size), size=args.batch_size)
@@ -109,5 +115,8 @@ def main(args: Args) -> tuple[nn.Module, list[float]]:
 
 
 if __name__ == "__main__":
-    _, scores = main(tyro.cli(Args))
-    print(f"{len(scores)} episodes, the last 20 of mean return {np.mean(scores[-20:]):.1f}")
+    try:
+        _, scores = main(tyro.cli(Args))
+    except ValueError as error:
+        raise SystemExit(f"cleanrl_dqn.py: {error}") from None
+    print(f"{len(scores)} episodes" + (f", the last 20 of mean return {np.mean(scores[-20:]):.1f}" if scores else ""))

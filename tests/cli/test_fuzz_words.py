@@ -73,6 +73,8 @@ WORDS = {
     "markdown": one("paper.md"),
     "evaluate out": one("new.json", "new/er.json"),
     "watch out": one("new.gif", "new/er.gif"),
+    "card out": one("new", "new/er"),
+    "export out": one("new.onnx", "new/er.onnx"),
     "solve out": one("new.csv", "new/er.csv"),
     "out": one("new", "new/er"),
 }
@@ -206,6 +208,8 @@ def places(cartpole, tmp_path_factory):
         "report": {"study": trained},
         "evaluate": {"run": run},
         "watch": {"run": run},
+        "card": {"run": run},
+        "export": {"run": run},
         "paper check": {"study": of_the_paper.path},
         "paper page": {"study": of_the_paper.path},
     }
@@ -221,6 +225,8 @@ def attempt(tmp_path, monkeypatch, capsys, places):
     monkeypatch.setattr("softbellman.paper.figures.simulations.draw_bias", lambda _, path: path)
     monkeypatch.setattr("softbellman.paper.figures.simulations.draw_comparison", lambda _, path: path)
     monkeypatch.setattr("softbellman.paper.figures.simulations.draw_temperatures", lambda _, path: path)
+    monkeypatch.setattr("softbellman.report.card.write_card", lambda _, __, out, **___: out)
+    monkeypatch.setattr("softbellman.policies.export.export", lambda *_, **__: "written")
     monkeypatch.setattr("softbellman.doctor.examine", list)
     monkeypatch.setattr(budget, "calibrate", lambda *_: budget.Calibration(100.0, 1_000, "not at all"))
     monkeypatch.setattr(ops, "check_operator", functools.cache(ops.check_operator))

@@ -19,6 +19,7 @@ LINES = {
     "evaluate": ("STUDY --episodes 1 --max-steps 5", "tested           gym/CartPole-v1: best network of seed 3"),
     "watch": ("STUDY --max-steps 2 --out film.gif", "video            film.gif (3 pictures"),
     "card": ("STUDY --out card", "card             card/README.md"),
+    "export": ("STUDY", "file             STUDY/runs/gym-CartPole-v1/softmax-5/seed-3/export/best.safetensors"),
     "operators": ("", "double(softmax(5))"),
     "solve": ("forest", "solved           forest, max: 3 states"),
     "simulate bias": ("--trials 2 --actions 2", "table            runs/simulations/bias.csv"),
@@ -41,7 +42,12 @@ def test_every_command_has_a_line():
     assert list(LINES) == list(COMMANDS)
 
 
-@pytest.mark.parametrize("name", LINES)
+NEEDS_TORCH = ("export",)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.torch if name in NEEDS_TORCH else ()) for name in LINES]
+)
 def test_a_command_runs_as_a_process_of_its_own(name, trained, of_the_paper, tmp_path):
     if name == "watch":
         pytest.importorskip("pygame")  # it draws the environment

@@ -169,6 +169,8 @@ def test_a_directory_without_a_run_or_a_network_is_refused(tmp_path, cartpole):
     study, _ = cartpole
     with pytest.raises(ValueError, match="is no run and no study"):
         sb.load(tmp_path)
+    with pytest.raises(ValueError, match=r"study.json is a file; give the directory of its run"):
+        sb.load(study.path / "study.json")
     with pytest.raises(ValueError, match=r"network \('last'\) must be best or final"):
         sb.load(study.runs[0].path, network="last")
     empty = drawn(tmp_path, "mdp/forest")

@@ -44,7 +44,7 @@ def trained(study):
     def hold():
         with study.locked():
             held.set()
-            ended.wait(60)
+            ended.wait(600)
 
     thread = threading.Thread(target=hold)
     thread.start()
@@ -200,6 +200,7 @@ def test_looking_at_a_lock_keeps_nobody_out(tmp_path):
 
 
 def test_who_holds_a_lock_is_seen(tmp_path):
+    assert not is_held(tmp_path / "study")
     study = begun(tmp_path / "study")
     assert not is_held(study.path)
     for lease in study.path.glob(f"{locks.PREFIX}*"):

@@ -200,7 +200,7 @@ def test_what_can_not_be_called_is_refused_before_any_work(mine, tmp_path, on_ph
 
 
 def test_an_engine_of_ones_own_gets_it_in_its_tasks(mine, tmp_path):
-    from softbellman.running.here import Here
+    from softbellman.running.engines import Here
 
     class Mine(Here):
         spec = "mine:Mine"

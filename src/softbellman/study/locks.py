@@ -145,7 +145,7 @@ def is_held(folder: Path, silence: Silence | None = None) -> bool:
         silence: kept from one look to the next, it tells when a machine is gone; without it, every holder on another
             machine counts as alive.
     """
-    holder = _newest(folder)
+    holder = _newest(folder) if folder.is_dir() else None
     if holder is None or holder.is_over:
         return False
     return holder.is_of_this_machine or silence is None or silence.seconds(holder.path, holder.status) <= LEASE

@@ -288,6 +288,8 @@ def find_run(
         ValueError: if the path names no run, or several; with the runs that there are.
     """
     path = as_path(path)
+    if path.is_file():
+        raise ValueError(f"{path} is a file; give the directory of its run")
     for folder in (path, *path.resolve().parents):
         if (folder / "study.json").exists():
             study = Study(folder)

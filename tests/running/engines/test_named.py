@@ -187,3 +187,9 @@ def test_an_engine_knows_the_memory_of_its_machines_or_it_is_this_ones(monkeypat
     monkeypatch.setattr(comparison, "available_memory", lambda: 7)
     assert comparison.Resources(1, 1, engine=Local(1)).memory == 7
     assert comparison.Resources(1, 1, engine=Slurm.__new__(Slurm)).memory is None
+
+
+@pytest.mark.parametrize("spec", ["local:3", "here:2", "local:"])
+def test_engines_of_this_machine_take_nothing_after_their_name(spec):
+    with pytest.raises(ValueError, match="takes nothing after it; --workers is how many groups"):
+        make_engine(spec, 2)

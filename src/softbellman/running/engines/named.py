@@ -37,6 +37,10 @@ def make_engine(spec: str, capacity: int | None, threads: int = 1) -> Engine:
     assert capacity is not None
     if spec == LOCAL:
         return Local(capacity)
+    if spec.partition(":")[0] in (LOCAL, HERE):
+        raise ValueError(
+            f"engine {spec!r}: {spec.partition(':')[0]} takes nothing after it; --workers is how many groups"
+        )
     if ":" not in spec:
         there = ", ".join((LOCAL, HERE, RAY, SLURM))
         raise ValueError(f"unknown engine {spec!r}; there are {there}, and module:function for one of your own")
