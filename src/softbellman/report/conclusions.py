@@ -167,9 +167,7 @@ def _compare(
         )
     unknown = [name for name, paired in others if paired.interval is None]
     if unknown:
-        sentences.append(
-            f"Of {listed(unknown)} nothing can be told: there are fewer than two {seed}s of it and of {baseline}."
-        )
+        sentences.append(f"Of {listed(unknown)} nothing can be told: fewer than two {seed}s count.")
     return sentences
 
 
