@@ -22,7 +22,9 @@ from softbellman.training.metrics import columns
 
 from ..studies import row, synthetic
 
-COMMAND = [sys.executable, "-c", "from softbellman.cli import main; main()"]
+# Ctrl-C reaches it also where these tests run in the background, in which shells have it ignored.
+HEEDS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+COMMAND = [sys.executable, "-c", f"{HEEDS}; from softbellman.cli import main; main()"]
 UNDER_WAY = {(operator, seed): "running" for operator in ("max", "mean") for seed in (0, 1)}
 
 
