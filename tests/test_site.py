@@ -83,10 +83,10 @@ def test_every_tutorial_is_run():
     assert {page.stem for page in (DOCS / "tutorials").glob("*.md")} == set(TUTORIALS)
 
 
-@pytest.mark.parametrize(
-    "tutorial",
-    [pytest.param(name, marks=pytest.mark.torch if name == "stable-baselines3" else ()) for name in TUTORIALS],
-)
+MARKS = {"stable-baselines3": pytest.mark.torch, "comparison": pytest.mark.slow}
+
+
+@pytest.mark.parametrize("tutorial", [pytest.param(name, marks=MARKS.get(name, ())) for name in TUTORIALS])
 def test_the_code_of_tutorials_runs(tutorial, tmp_path, monkeypatch):
     """At the sizes above in place of the tutorial's own."""
     if tutorial == "stable-baselines3":
