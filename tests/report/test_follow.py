@@ -159,7 +159,7 @@ def test_the_command_ends_at_ctrl_c_in_one_line(tmp_path):
 
 
 def test_the_command_follows_training_to_its_end(tmp_path):
-    words = "gym/CartPole-v1 --operator softmax:5 --seeds 0 1 --steps 600 --out study --quiet --loop.epoch-steps 200"
+    words = "gym/CartPole-v1 --operator softmax:5 --seeds 0 1 --steps 6000 --out study --quiet --loop.epoch-steps 200"
     tiny = "--loop.test-steps 100 --loop.held-out-states 32 --loop.gradient-batches 1 --learner.replay-start-steps 100"
     training = subprocess.Popen(
         [*COMMAND, "train", *words.split(), *tiny.split(), "--learner.target-period-updates", "20"], cwd=tmp_path
