@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from softbellman.analysis.records import Records
-from softbellman.extras import MissingExtra
 from softbellman.paper.contents import contents
 from softbellman.paper.figures.panels import alone
 from softbellman.paper.results import Results
+from softbellman.report import page
 from softbellman.report.svg import svg_text
 from softbellman.study.files import write_atomically
 
@@ -44,15 +44,7 @@ def templates(escape: bool = True) -> Any:
     Raises:
         MissingExtra: if Jinja is not installed.
     """
-    try:
-        from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingExtra("jinja2", "train") from error
-    ours, reports = (PackageLoader(package, "templates") for package in ("softbellman.paper", "softbellman.report"))
-    loader = ChoiceLoader([ours, PrefixLoader({"report": reports})])
-    made = Environment(
-        loader=loader, autoescape=escape, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    made = page.templates(escape=escape, package="softbellman.paper")
     made.filters["capital"] = lambda text: text[:1].upper() + text[1:]
     return made
 

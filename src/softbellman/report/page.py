@@ -105,17 +105,22 @@ def render(
     )
 
 
-def templates(*, escape: bool) -> Any:
-    """Returns the templates, whose texts are escaped for HTML or left as they are.
+def templates(*, escape: bool, package: str = "softbellman.report") -> Any:
+    """Loads the templates of a package; those of a report, whose style pages share, are `report/...` there.
+
+    Args:
+        escape: whether what is put into them is escaped as HTML.
+        package: the package.
 
     Raises:
         MissingExtra: if jinja2 is not installed.
     """
     try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
     except ImportError as error:
         raise MissingExtra("jinja2", "train") from error
-    loader = PackageLoader("softbellman.report", "templates")
+    own, reports = (PackageLoader(each, "templates") for each in (package, "softbellman.report"))
+    loader = ChoiceLoader([own, PrefixLoader({"report": reports})])
     return Environment(
         loader=loader, autoescape=escape, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -17,7 +17,7 @@ NOTE = (
     "Grey: DQN of Dopamine (Castro et al. 2018), mean of 5 runs and its 95% interval. Its games are those of training, "
     "with 1% random actions and the game's minimal set of actions; its target is copied every 8,000 agent steps."
 )
-"""What must be known of the published curves."""
+"""Source of the published curves, and how they differ from ours."""
 
 
 def published_curve(environment: str, config: Config) -> Band | None:
