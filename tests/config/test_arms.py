@@ -31,6 +31,7 @@ VALUES = {
     "gap": st.sampled_from(["none", "gap(0.9)", "gap(0.9, 1)"]),
     "exploration": st.sampled_from(["policy(mellowmax(5))", "mine:Explore(1, softmax(2))"]),
     "learner.learning_rate": NUMBERS,
+    "learner.reward_scale": NUMBERS,
     "learner.reward_clip": st.none() | NUMBERS,
     "learner.batch_size": st.integers(min_value=-(10**15), max_value=10**15),
     "network.hidden": st.lists(st.integers(), max_size=3).map(tuple),

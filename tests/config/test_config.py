@@ -29,6 +29,7 @@ AUTHORS = {
     "learner.optimizer_epsilon": 0.01,
     "learner.huber_delta": 1.0,
     "learner.loss_reduction": "sum",
+    "learner.reward_scale": 1.0,
     "learner.reward_clip": 1.0,
     "learner.batch_size": 32,
     "learner.update_period_steps": 4,

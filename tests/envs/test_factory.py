@@ -83,8 +83,8 @@ def test_the_plan_says_and_records_the_options():
     planned = planned_study("grids:make_grid", "classic-control", "max", [0], values)
     said = dict(planned.summary())["environment"]
     assert (
-        said
-        == "grids:make_grid: 2 actions, no frame skip, cut after 20 steps, size 4, slippery True; rewards not clipped"
+        said == "grids:make_grid: 2 actions, no frame skip, cut after 20 steps, size 4, slippery True; "
+        "rewards enter learning as they are"
     )
     assert dict(planned.settings())["env.options"] == planned.facts["options"] == {"size": 4, "slippery": True}
 

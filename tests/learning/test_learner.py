@@ -232,18 +232,20 @@ def test_a_nan_behind_a_terminal_does_no_harm(operator, poison, problem):
     jax.tree.map(np.testing.assert_array_equal, gradients, clean)
 
 
-def test_rewards_are_clipped_in_the_loss_alone(problem):
+def test_rewards_are_multiplied_and_clipped_in_the_loss_alone(problem):
     network, _, _, batch = problem
     zeros = params_of(np.zeros((3, 4)))
     batch = batch._replace(reward=np.linspace(-200, 200, 32, dtype=np.float32))
     clipped = batch._replace(reward=np.clip(batch.reward, -1, 1))
 
-    def loss(batch, clip):
-        settings = LearnerSettings(reward_clip=clip)
+    def loss(batch, clip, scale=1.0):
+        settings = LearnerSettings(reward_scale=scale, reward_clip=clip)
         return float(loss_and_gradients(zeros, zeros, ops.maximum(), batch, Recipe(network, settings))[0][0])
 
     assert loss(batch, 1.0) == loss(clipped, None) == pytest.approx(16.0)
     assert loss(batch, None) > 1000 and loss(batch, 2.0) == pytest.approx(32 * 1.5)
+    halved = batch._replace(reward=batch.reward / 2)
+    assert loss(batch, None, 0.5) == loss(halved, None) and loss(batch, 2.0, 0.5) == loss(halved, 2.0)
 
 
 def test_l10_sum_and_mean_differ_by_exactly_the_batch_size(problem):

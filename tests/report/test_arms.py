@@ -58,7 +58,7 @@ def test_values_of_another_discount_clipping_or_gap_are_not_compared(ten):
     (told,) = (each for each in conclude(found) if "another discount factor" in each)
     assert told.startswith("Values of munchausen; softmax(1), gap=gap(0.9); ")
     assert told.endswith(
-        " have another discount factor, clipping of rewards or gap, and are not compared with those of max."
+        " have another discount factor, scale or clipping of rewards, or gap, and are not compared with those of max."
     )
 
 

@@ -108,21 +108,22 @@ def test_l7_the_environment_is_told_in_one_sentence():
     paper = dict(planned("atari/breakout", **few).summary())
     assert paper["environment"] == (
         "atari/breakout: 4 actions (minimal), frame skip 4, repeat probability 0, 0 to 30 no-ops, "
-        "a lost life ends an episode in training, no time limit; the learner clips rewards to ±1"
+        "a lost life ends an episode in training, no time limit; rewards enter learning clipped to ±1"
     )
     assert paper["frames per step"] == "4"
     machado = dict(planned("atari/breakout", preset_name="machado-atari", **few).summary())
     assert machado["environment"] == (
         "atari/breakout: 18 actions (full), frame skip 4, repeat probability 0.25, no no-ops, "
-        "lost lives end nothing, games cut after 108,000 frames; the learner clips rewards to ±1"
+        "lost lives end nothing, games cut after 108,000 frames; rewards enter learning clipped to ±1"
     )
     forest = dict(planned("mdp/forest", preset_name="classic-control").summary())
     assert forest["environment"] == (
-        "mdp/forest: 2 actions, games start in any state that is no end, cut after 100 steps; rewards not clipped"
+        "mdp/forest: 2 actions, games start in any state that is no end, cut after 100 steps; "
+        "rewards enter learning as they are"
     )
     cartpole = dict(planned().summary())
     assert cartpole["environment"] == (
-        "gym/CartPole-v1: 2 actions, no frame skip, cut after 500 steps; rewards not clipped"
+        "gym/CartPole-v1: 2 actions, no frame skip, cut after 500 steps; rewards enter learning as they are"
     )
 
 

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from softbellman.envs.step import Step
+from softbellman.learning.settings import UpdateSettings
 from softbellman.training import counts
+from softbellman.training.evaluation import RAW
 
 BOTH = pytest.mark.parametrize("xp", [np, jax.numpy], ids=["numpy", "jax"])
 
@@ -16,12 +18,16 @@ def step_of(reward, ended, xp):
 
 
 @BOTH
-@pytest.mark.parametrize(("clip", "clipped"), [(1.0, 3.5), (None, 9.5), (0.25, 1.0)])
-def test_scores_are_of_whole_games_raw_and_clipped(clip, clipped, xp):
+@pytest.mark.parametrize(
+    ("scale", "clip", "clipped"), [(1, 1.0, 3.5), (1, None, 9.5), (1, 0.25, 1.0), (0.5, 1.0, 2.75)]
+)
+def test_scores_are_of_whole_games_raw_and_as_the_learner_sees_them(scale, clip, clipped, xp):
     own = counts.zero(3, xp)
     for reward, ended in (([5.0, 1.0, -3.0], [False] * 3), ([0.5, 3.0, 0.0], [True, True, False])):
         step = step_of(reward, ended, xp)
-        own = counts.with_games(counts.with_step(own, step, clip, xp), step.game_ended, xp)
+        own = counts.with_games(
+            counts.with_step(own, step, UpdateSettings(reward_scale=scale, reward_clip=clip), xp), step.game_ended, xp
+        )
     assert (int(own.episodes), int(own.finished), float(own.return_sum)) == (2, 2, 9.5)
     assert float(own.clipped_return_sum) == clipped
     assert own.score.tolist() == [0.0, 0.0, -3.0]
@@ -32,7 +38,7 @@ def test_scores_are_of_whole_games_raw_and_clipped(clip, clipped, xp):
 
 @BOTH
 def test_no_game_ended_changes_nothing(xp):
-    own = counts.with_step(counts.zero(2, xp), step_of([1.0, 2.0], [False, False], xp), None, xp)
+    own = counts.with_step(counts.zero(2, xp), step_of([1.0, 2.0], [False, False], xp), RAW, xp)
     for one, other in zip(own, counts.with_games(own, xp.zeros(2, bool), xp), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -56,7 +62,7 @@ def with_steps(own, steps, xp, clip=1.0):
     """Add steps, each of rewards, ends and cuts by a time limit, one for each environment."""
     for rewards, ended, cut in steps:
         step = step_of(rewards, ended, xp)._replace(truncated=xp.asarray(np.array(cut)))
-        own = counts.with_returns(own, step, GAMMA, clip, xp)
+        own = counts.with_returns(own, step, UpdateSettings(gamma=GAMMA, reward_clip=clip), xp)
     return own
 
 
@@ -106,10 +112,10 @@ def test_returns_that_nobody_needs_are_not_counted(xp):
 def test_both_kinds_of_arrays_have_the_same_bits_compiled_or_not():
     rng = np.random.default_rng(0)
     own, theirs = counts.zero(3, np, returns=True), counts.zero(3, jax.numpy, returns=True)
-    step = jax.jit(lambda own, step: counts.with_returns(own, step, 0.99, None, jax.numpy))
+    step = jax.jit(lambda own, step: counts.with_returns(own, step, RAW, jax.numpy))
     for _ in range(500):
         drawn = step_of(rng.normal(size=3), rng.random(3) < 0.05, np)._replace(truncated=rng.random(3) < 0.01)
-        own = counts.with_returns(own, drawn, 0.99, None, np)
+        own = counts.with_returns(own, drawn, RAW, np)
         theirs = step(theirs, jax.tree.map(jax.numpy.asarray, drawn))
     assert (own.returns.steps > 0).all()
     for one, other in zip(own.returns, theirs.returns, strict=True):

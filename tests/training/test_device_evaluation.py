@@ -81,8 +81,7 @@ def test_games_are_those_that_the_host_plays():
             HostedEnv(env, seed=seed, training=False),
             max_steps=1_000,
             max_episodes=1,
-            gamma=LEARNER.gamma,
-            reward_clip=LEARNER.reward_clip,
+            update=LEARNER,
         )
         assert on_device.scores.tolist() == on_host.scores.tolist()
         assert on_device.lengths.tolist() == on_host.lengths.tolist()

@@ -472,7 +472,7 @@ def test_l40_a_test_repeats_and_its_seed_is_in_the_row():
     assert second | {"seconds": 0} == ends[1][1][0] | {"seconds": 0}
     assert first["test_seed"] != second["test_seed"]
     policy = greedy_policy(loop.recipe, loop.params(0), first["test_seed"], first["test_epsilon"])
-    again = play(policy, corridor(), max_steps=LOOP.test_steps, gamma=LEARNER.gamma, reward_clip=1.0)
+    again = play(policy, corridor(), max_steps=LOOP.test_steps, update=LEARNER)
     np.testing.assert_array_equal(again.scores, phase.scores)
     assert again.realised_return == first["realised_return"] and again.overestimation == first["overestimation"]
 

@@ -31,7 +31,7 @@ def test_the_defaults_and_the_smallest_settings_pass():
         *(("rmsprop_decay", value, "in [0, 1)") for value in (-0.1, 1.0, NAN)),
         *(
             (name, value, "positive and finite in float32: from 1e-37 to 1e+38")
-            for name in ("learning_rate", "huber_delta", "optimizer_epsilon")
+            for name in ("learning_rate", "huber_delta", "optimizer_epsilon", "reward_scale")
             for value in (0, -1, NAN, INF, 1e-300, 1e300)
         ),
         ("optimizer", "sgd", "one of rmsprop, rmsprop-torch, adam"),

@@ -186,7 +186,7 @@ def find(records: Records, environment: str) -> Found:
 def _units(study: Study, operator: str) -> tuple[Any, ...]:
     """Returns settings of an arm without which its values can't be compared with those of another."""
     config = study.arms[operator].config(study.config)
-    return config.learner.gamma, config.learner.reward_clip, config.recipe.gap
+    return config.learner.gamma, config.learner.reward_scale, config.learner.reward_clip, config.recipe.gap
 
 
 def choices(scores: Scores, environment: str, family_of: Mapping[str, str]) -> list[Choice]:

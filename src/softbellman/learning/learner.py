@@ -221,7 +221,7 @@ def td_loss(
 
     window = batch.window
     if window is not None:
-        reward, past_reward = (_clipped(each, recipe.update) for each in (window.reward, window.past_reward))
+        reward, past_reward = (recipe.update.seen(each, jnp) for each in (window.reward, window.past_reward))
         window = window._replace(reward=reward, past_reward=past_reward)
     losses = recipe.tightening.tightened(losses, estimate.values(taken), window, values, unit)
     weights = recipe.sampling.weights(batch.density, updates)
@@ -264,7 +264,7 @@ def _target(
     key_target: jax.Array | None = None,
 ) -> tuple[Any, jax.Array]:
     """Computes the targets of a minibatch, or their laws, and the target network's outputs ahead; see `td_loss`."""
-    reward, discount = folded(_clipped(batch.reward, recipe.update), batch.discount)
+    reward, discount = folded(recipe.update.seen(batch.reward, jnp), batch.discount)
 
     def gap(obs: Any, legal: Any) -> jax.Array:
         q = estimate.values(recipe.target_outputs(target_params, obs, key_target))
@@ -281,11 +281,6 @@ def _target(
     q_next_online = estimate.values(recipe.network.apply(params, batch.next_obs))
     target = estimate.target(operator, reward, discount, out_next, q_next_online, batch.next_legal)
     return jax.lax.stop_gradient(target), out_next
-
-
-def _clipped(reward: Any, update: UpdateSettings) -> Any:
-    """Clips rewards, each by itself, where the settings say so."""
-    return reward if update.reward_clip is None else jnp.clip(reward, -update.reward_clip, update.reward_clip)
 
 
 def learn_step(

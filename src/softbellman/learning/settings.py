@@ -1,7 +1,7 @@
 """Learner settings: numbers of the update, the replay and exploration; specs of the parts. Loads no JAX."""
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,8 @@ class UpdateSettings:
         optimizer_epsilon: the optimiser's epsilon.
         huber_delta: where the Huber loss turns linear; one beyond all errors, such as 1e30, leaves the squared loss.
         loss_reduction: `sum` or `mean` over the minibatch.
-        reward_clip: rewards are clipped to `+-reward_clip` in the loss; None leaves them raw.
+        reward_scale: rewards are multiplied by it; scores are not.
+        reward_clip: rewards, so multiplied, are clipped to `+-reward_clip`; None leaves them.
     """
 
     gamma: float = 0.99
@@ -26,7 +27,21 @@ class UpdateSettings:
     optimizer_epsilon: float = 0.01
     huber_delta: float = 1.0
     loss_reduction: Literal["sum", "mean"] = "sum"
+    reward_scale: float = 1.0
     reward_clip: float | None = 1.0
+
+    def seen(self, reward: Any, xp: Any) -> Any:
+        """Returns raw rewards as they are learned from, each by itself; `xp` is NumPy or `jax.numpy`."""
+        if self.reward_scale != 1:
+            reward = reward * xp.asarray(self.reward_scale, dtype=reward.dtype)
+        return reward if self.reward_clip is None else xp.clip(reward, -self.reward_clip, self.reward_clip)
+
+    @property
+    def rewards(self) -> str:
+        """Says how rewards are learned from."""
+        changes = [f"times {self.reward_scale:g}"] if self.reward_scale != 1 else []
+        changes += [] if self.reward_clip is None else [f"clipped to ±{self.reward_clip:g}"]
+        return ", then ".join(changes) or "as they are"
 
 
 @dataclass(frozen=True, kw_only=True)

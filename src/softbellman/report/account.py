@@ -37,8 +37,7 @@ def facts(records: Records) -> Iterator[tuple[str, str]]:
     yield "learner", ", ".join(learning)
     epsilon = f"epsilon {learner.epsilon_start:g} to {learner.epsilon_end:g} over {learner.epsilon_decay_steps:,} steps"
     yield "exploration", f"{epsilon}, after {learner.replay_start_steps:,} random ones"
-    clip = learner.reward_clip
-    yield "rewards", "not clipped" if clip is None else f"clipped to ±{clip:g} in the learner alone; scores are raw"
+    yield "rewards", f"enter learning {learner.rewards}; scores are raw"
     yield "time", f"{last['seconds'] / 60:,.1f} minutes until the last test of a run, with all that it waited for"
     software = {"Python": made["python"], **made["versions"]}
     yield "software", ", ".join(f"{name} {version}" for name, version in software.items())

@@ -127,8 +127,8 @@ def _values(found: Found) -> list[str]:
     sentences = [values, *_compare(differences, baseline, _VALUES, digits, "common seed")]
     if alien := [name for name, _, paired in others if paired is None]:
         sentences.append(
-            f"Values of {listed(alien)} have another discount factor, clipping of rewards or gap, and are not compared "
-            f"with those of {baseline}."
+            f"Values of {listed(alien)} have another discount factor, scale or clipping of rewards, or gap, "
+            f"and are not compared with those of {baseline}."
         )
     return sentences
 

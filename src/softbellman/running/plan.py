@@ -75,7 +75,10 @@ class Plan(NamedTuple):
             tests = f"{loop.test_episodes} other games, {loop.test_steps:,} agent steps at most"
         runs = f" for all of {len(self.seeds)} runs" if len(self.seeds) > 1 else ""
         return [
-            ("environment", f"{self.environment}: {family.rules(self.facts)}; {_clipping(learner.reward_clip)}"),
+            (
+                "environment",
+                f"{self.environment}: {family.rules(self.facts)}; rewards enter learning {learner.rewards}",
+            ),
             ("observations", _observations(self.facts)),
             ("frames per step", str(self.frames_per_step)),
             ("operator", str(self.operator)),
@@ -239,7 +242,3 @@ def _observations(facts: dict[str, Any]) -> str:
     else:
         entering = "as they are" if scale == 1.0 else f"divided by {scale:g}"
     return f"{facts['obs_dtype']} [{shape}], {entering}"
-
-
-def _clipping(reward_clip: float | None) -> str:
-    return "rewards not clipped" if reward_clip is None else f"the learner clips rewards to ±{reward_clip:g}"

@@ -216,8 +216,7 @@ def _play(
             env,
             max_steps=max_steps,
             max_episodes=episodes,
-            gamma=config.learner.gamma,
-            reward_clip=config.learner.reward_clip,
+            update=config.learner,
             on_step=on_step,
         )
     finally:

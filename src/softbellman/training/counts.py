@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from softbellman.envs.step import Step
+from softbellman.learning.settings import UpdateSettings
 
 
 class Clock(NamedTuple):
@@ -20,9 +21,9 @@ class Counts(NamedTuple):
     episodes: Any  # games finished so far
     finished: Any  # games finished in this epoch
     return_sum: Any  # their raw scores together
-    clipped_return_sum: Any  # the same with each reward clipped as the learner clips it
+    clipped_return_sum: Any  # the same of rewards as the learner sees them
     score: Any  # [E], raw scores of the games under way
-    clipped_score: Any  # [E], the same with each reward clipped
+    clipped_score: Any  # [E], the same of rewards as the learner sees them
     losses: Any  # updates in this epoch
     loss_sum: Any  # their losses together, float32
     diverged_at: Any  # the agent step at which the loss was no longer finite; 0 if there is none
@@ -70,25 +71,24 @@ def no_returns(num_envs: int, xp: Any) -> Returns:
     return Returns(floats, floats, floats, floats + 1, floats, flags, flags, floats, floats)
 
 
-def with_step(counts: Counts, step: Step, reward_clip: float | None, xp: Any) -> Counts:
+def with_step(counts: Counts, step: Step, update: UpdateSettings, xp: Any) -> Counts:
     """Adds the rewards `[E]` of a step to the scores of the games under way."""
-    clipped = step.reward if reward_clip is None else xp.clip(step.reward, -reward_clip, reward_clip)
-    return counts._replace(score=counts.score + step.reward, clipped_score=counts.clipped_score + clipped)
+    seen = update.seen(step.reward, xp)
+    return counts._replace(score=counts.score + step.reward, clipped_score=counts.clipped_score + seen)
 
 
-def with_returns(counts: Counts, step: Step, gamma: float, reward_clip: float | None, xp: Any) -> Counts:
+def with_returns(counts: Counts, step: Step, update: UpdateSettings, xp: Any) -> Counts:
     """Adds a step to the returns, if they are counted; an episode that a time limit cut is left out."""
     own = counts.returns
     if own is None:
         return counts
-    reward = step.reward if reward_clip is None else xp.clip(step.reward, -reward_clip, reward_clip)
     total, is_full = own.total + own.last, own.steps > _RECENT // len(own.steps)
     weight = xp.where(own.over, 0.0, own.weight) + xp.where(own.over, 1.0, own.power)
     moved = Returns(
         total=xp.where(own.over, 0.0, total),
-        last=weight * reward,
+        last=weight * update.seen(step.reward, xp),
         weight=weight,
-        power=xp.where(own.over, 1.0, own.power) * xp.float32(gamma),
+        power=xp.where(own.over, 1.0, own.power) * xp.float32(update.gamma),
         length=xp.where(own.over, 0, own.length) + 1,
         over=step.terminated | step.truncated,
         whole=step.terminated,

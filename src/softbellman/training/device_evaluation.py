@@ -88,7 +88,7 @@ def _phase(seen: Any, settings: LearnerSettings) -> TestPhase:
     scores = np.where(played, seen.reward, 0.0).sum(axis=0, dtype=np.float64)
     counted = over if over.any() else np.arange(len(over)) == 0
     realised, overestimation = realised_return(
-        seen.value, seen.reward, seen.training_end, seen.cut, settings.gamma, settings.reward_clip, played
+        seen.value, settings.seen(seen.reward, np), seen.training_end, seen.cut, settings.gamma, played
     )
     prints = seen.print[lengths - 1, np.arange(len(over))][over]
     return TestPhase(

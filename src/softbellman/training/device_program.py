@@ -136,8 +136,8 @@ def _steps(setting: Setting, world: World, params: Any, keys: Keys, moment: Mome
         games, taken = jax.vmap(env.step)(world.games, actions, keys.env)
         slot = (agent_steps - moment.replay_from) % setting.replay_capacity
         replay = device_replay.write(world.replay, slot, world.obs, actions, taken, update.gamma)
-        own = counts.with_step(world.counts, taken, update.reward_clip, jnp)
-        own = counts.with_returns(own, taken, update.gamma, update.reward_clip, jnp)
+        own = counts.with_step(world.counts, taken, update, jnp)
+        own = counts.with_returns(own, taken, update, jnp)
         own = counts.with_games(own, taken.game_ended, jnp)
         return world._replace(replay=replay, games=games, obs=taken.obs, counts=own)
 

@@ -16,6 +16,7 @@ import numpy as np
 from softbellman.envs.step import HostEnv
 from softbellman.learning import learner
 from softbellman.learning.recipe import Recipe
+from softbellman.learning.settings import UpdateSettings
 from softbellman.training import streams
 from softbellman.training.streams import Role
 
@@ -23,6 +24,7 @@ Policy = Callable[[np.ndarray, int, np.ndarray, np.ndarray | None], tuple[np.nda
 """`policy(obs, moment, age, legal) -> (actions [E], max_a Q [E])`: `moment` is the phase's step, `age` `[E]` that of
 each game, `legal` `[E, A]` bool or None: all."""
 
+RAW = UpdateSettings(reward_clip=None)
 NEGLIGIBLE = 0.01  # a return is known once the discount of what was not seen has fallen below this
 
 
@@ -34,8 +36,8 @@ class TestPhase(NamedTuple):
         lengths: `[n]` their agent steps.
         unfinished: True if no game ended within the budget: the one score is then of the unfinished game.
         steps: agent steps played.
-        realised_return: mean over the visited states of the discounted, clipped return that followed, or None if no
-            state was far enough from the end of the budget.
+        realised_return: mean over the visited states of the discounted return that followed, of rewards as the learner
+            sees them, or None if no state was far enough from the end of the budget.
         overestimation: mean over the same states of `max_a Q_online` minus that return, or None.
         identical: True if all of several games were the same, observation by observation.
     """
@@ -62,8 +64,7 @@ def play(
     *,
     max_steps: int,
     max_episodes: int | None = None,
-    gamma: float = 0.99,
-    reward_clip: float | None = None,
+    update: UpdateSettings = RAW,
     on_step: Callable[[], None] | None = None,
 ) -> TestPhase:
     """Plays a test phase. The environment is reset first and left as it is afterwards.
@@ -73,8 +74,7 @@ def play(
         env: the test environment, `E` copies; the budget counts the steps of all.
         max_steps: budget of agent steps.
         max_episodes: ends the phase after so many finished games; None: only the budget does.
-        gamma: discount factor of the realised return.
-        reward_clip: rewards are clipped to `+-reward_clip` for the realised return, as the learner does.
+        update: what the realised return is of: the learner's discount factor, and rewards as it sees them.
         on_step: called after the reset and after each step, to record a video.
 
     Returns:
@@ -117,7 +117,7 @@ def play(
     if unfinished:
         scores, lengths = [float(score[0])], [int(length[0])]
     realised, overestimation = realised_return(
-        np.array(values), np.array(rewards), np.array(known_ends), np.array(cuts), gamma, reward_clip
+        np.array(values), update.seen(np.array(rewards), np), np.array(known_ends), np.array(cuts), update.gamma
     )
     identical = len(checksums) > 1 and len(set(checksums)) == 1
     return TestPhase(np.array(scores), np.array(lengths), unfinished, steps, realised, overestimation, identical)
@@ -162,26 +162,22 @@ def realised_return(
     known_ends: np.ndarray,
     cuts: np.ndarray,
     gamma: float,
-    reward_clip: float | None,
     counted: np.ndarray | bool = True,
 ) -> tuple[float | None, float | None]:
     """Computes the mean discounted return from the visited states, and how far the values lie above it.
 
     Args:
         values: `[T, E]`, `max_a Q_online` at the states visited.
-        rewards: `[T, E]`, raw rewards of the steps from them.
+        rewards: `[T, E]`, rewards of the steps from them, as the learner sees them.
         known_ends: `[T, E]` bool, training sees an end after the step: the return stops there.
         cuts: `[T, E]` bool, the game was cut after the step: what would have followed is not known.
         gamma: discount factor.
-        reward_clip: rewards are clipped to `+-reward_clip`; None leaves them raw.
         counted: `[T, E]` bool, which states are looked at; all by default.
 
     Returns:
         Mean return and mean of value minus return over the counted states whose return is known to within 1% of the
         weight of the future, or `(None, None)` if there is none.
     """
-    if reward_clip is not None:
-        rewards = np.clip(rewards, -reward_clip, reward_clip)
     horizon = math.ceil(math.log(NEGLIGIBLE) / math.log(gamma)) if gamma > 0 else 1
     following = np.zeros(values.shape[1])
     seen = np.zeros(values.shape[1])  # steps seen after a state, infinite before a known end

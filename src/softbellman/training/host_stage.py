@@ -213,8 +213,7 @@ class HostStage:
                     env,
                     max_steps=self._loop.test_steps,
                     max_episodes=self._loop.test_episodes,
-                    gamma=self._settings.gamma,
-                    reward_clip=self._settings.reward_clip,
+                    update=self._settings,
                     on_step=on_step,
                 )
         return phases
@@ -321,8 +320,8 @@ class HostStage:
         self.replays[lane].add(actions, step)
         self.obs[lane] = step.obs
         self.ages[lane] = np.where(np.logical_or(step.terminated, step.truncated), 0, self.ages[lane] + 1)
-        own = counts.with_step(self._counts[lane], step, self._settings.reward_clip, np)
-        own = counts.with_returns(own, step, self._settings.gamma, self._settings.reward_clip, np)
+        own = counts.with_step(self._counts[lane], step, self._settings, np)
+        own = counts.with_returns(own, step, self._settings, np)
         self._counts[lane] = counts.with_games(own, step.game_ended, np) if step.game_ended.any() else own
 
 

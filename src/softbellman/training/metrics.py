@@ -124,7 +124,7 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "train_clipped_return",
-        "the same with each reward clipped as the learner clips it",
+        "the same of rewards as the learner sees them, multiplied and clipped",
         lambda m: mean(m.counts.clipped_return_sum, m.counts.finished),
     ),
     _value("held_out_value", "mean over the run's own held-out states of `max_a Q_online`, for every operator"),

@@ -55,6 +55,7 @@ _RANGES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("learner.loss_reduction", lambda x: x in _REDUCTIONS, f"be one of {', '.join(_REDUCTIONS)}"),
     ("learner.gamma learner.rmsprop_decay", lambda x: 0 <= x < 1, "be in [0, 1)"),
     ("learner.learning_rate learner.huber_delta learner.optimizer_epsilon", lambda x: SMALLEST <= x <= LARGEST, _IN_32),
+    ("learner.reward_scale", lambda x: SMALLEST <= x <= LARGEST, _IN_32),
     ("learner.reward_clip", lambda x: x is None or x >= SMALLEST, "be positive, or none to leave rewards as they are"),
     ("learner.batch_size learner.update_period_steps", lambda x: x >= 1, "be at least 1"),
     ("learner.target_period_updates learner.replay_capacity", lambda x: x >= 1, "be at least 1"),
