@@ -197,6 +197,7 @@ def row(phase: int, phases: int, number: int, seed: int, frames: int) -> Row:
         "operator_gap": 0.02 * number,
         "operator_slope": float(0.99 + 0.01 * number * done + noise[5] / 10),
         "q_std": 0.3,
+        **dict.fromkeys(("value_error", "value_bias", "policy_loss")),
         "loss": 0.1,
         "epsilon": 0.1,
         "operator_parameter": None,

@@ -30,6 +30,7 @@ ALLOWED = {
     "envs.mdp": {"tabular", "operators"},
     "learning": {"operators", "part", "gaps", "temperature", "envs.step", "memory"},
     "training": {"operators", "envs", "learning", "faults"},
+    "training.exact": {"operators", "learning", "tabular"},
     "config": {"operators", "part", "envs", "learning.settings", "training.settings", "arguments", "references"},
     "study": {"operators", "training", "config", "memory", "arguments"},
     "study.store": {

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from softbellman import envs, tabular
-from softbellman import operators as ops
+from softbellman import envs
 from softbellman.envs.device import copy_keys
 from softbellman.envs.mdp import MDPEnv, names
 from softbellman.tabular.examples import EXAMPLES
@@ -70,12 +69,12 @@ def test_a_continuing_mdp_is_cut_at_its_limit_and_at_none_without():
     assert not step.game_ended.any()
 
 
-@pytest.mark.parametrize("operator", [ops.maximum(), ops.mellowmax(5.0), ops.softmax(5.0)])
-def test_the_exact_values_are_those_of_the_learners_discount(operator):
-    q = envs.make_device("mdp/small").exact_q(operator, 0.95)
-    mdp = EXAMPLES["small"](gamma=0.95)
-    assert np.abs(mdp.apply(operator, q) - q).max() < 1e-8
-    assert np.allclose(q, tabular.solve(mdp, operator).q)
+def test_the_mdp_behind_it_has_the_learners_discount_and_the_observations_of_its_states():
+    env = envs.make_device("mdp/small")
+    mdp, obs = env.as_mdp(0.95)
+    assert repr(mdp) == repr(EXAMPLES["small"](gamma=0.95))
+    states = [np.asarray(env.rules.observe(jnp.asarray(state))) for state in range(mdp.num_states)]
+    np.testing.assert_array_equal(obs, states)
 
 
 def test_every_example_is_an_environment():

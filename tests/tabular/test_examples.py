@@ -240,6 +240,21 @@ def test_seed_0_of_the_random_family_ends_in_a_cycle_of_three():
     assert min(changes[:2]) > 0.2 and changes[2] < 1e-6
 
 
+def test_garnets_branch_as_often_as_they_should():
+    mdps = [examples.garnet(seed, states=20, actions=3, branching=5) for seed in range(100)]
+    rows = np.concatenate([mdp.kernel for mdp in mdps])
+    assert rows.shape == (100 * 20 * 3, 20) and set((rows > 0).sum(axis=1)) == {5}
+    assert rows.sum(axis=1) == pytest.approx(1.0)
+    assert rows.mean(axis=0) == pytest.approx(1 / 20, abs=0.01)
+    rewards = np.concatenate([mdp.reward.ravel() for mdp in mdps])
+    assert abs(rewards.mean()) < 0.05 and abs(rewards.std() - 1) < 0.05
+    assert np.array_equal(examples.garnet(7).kernel, examples.garnet(7).kernel)
+    assert set(examples.garnet(branching=1).kernel.ravel()) == {0.0, 1.0}
+    for wrong in ({"states": 0}, {"actions": 0}, {"branching": 0}, {"states": 3}):
+        with pytest.raises(ValueError, match="must be at least 1, branching"):
+            examples.garnet(**wrong)
+
+
 @pytest.mark.slow
 def test_how_often_iteration_does_not_settle_in_the_random_family():
     def settles(mdp: FiniteMDP, op: ops.Operator) -> bool:

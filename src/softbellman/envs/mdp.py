@@ -11,8 +11,7 @@ import numpy as np
 
 from softbellman.envs.device import DeviceGame, uniform
 from softbellman.envs.picture import painted
-from softbellman.operators import Operator
-from softbellman.tabular import solve
+from softbellman.tabular import FiniteMDP
 from softbellman.tabular.examples import EXAMPLES
 
 _COLOURS = {"here": (240, 228, 66)}
@@ -109,20 +108,9 @@ class MDPEnv(DeviceGame):
         """Observations are one-hot."""
         return np.dtype(np.float32)
 
-    def exact_q(self, operator: Operator, gamma: float) -> np.ndarray:
-        """Returns the action values `[S, A]` float64 of a fixed point of the operator: what is to be learned.
-
-        Args:
-            operator: the Bellman operator.
-            gamma: the learner's discount factor, which stands in for the example's own.
-
-        Raises:
-            ValueError: if none was found. Softmax may have several: `tabular.solve` tells of all that it found.
-        """
-        solution = solve(EXAMPLES[self.example](gamma=gamma), operator)
-        if not solution.converged:
-            raise ValueError(f"mdp/{self.example}: no fixed point of {operator} found; {' '.join(solution.notes)}")
-        return solution.q
+    def as_mdp(self, gamma: float) -> tuple[FiniteMDP, np.ndarray]:
+        """Returns the MDP with a learner's discount factor in place of its own, and the observations `[S, S]`."""
+        return EXAMPLES[self.example](gamma=gamma), np.eye(*self.obs_shape, dtype=self.obs_dtype)
 
     def screen(self, obs: np.ndarray) -> np.ndarray:
         """Draws a row of cells, one a state, with the current one marked."""

@@ -77,6 +77,9 @@ class HostEnv(Protocol):
             where all of them always are. An illegal one must never be taken.
         raw_shape: shape of an observation as the environment itself gives it, before it is laid out as `obs_shape`.
         first_action: number by which the environment itself calls the learner's action 0.
+
+    One that is a finite MDP may offer `as_mdp(gamma)`, which gives a `FiniteMDP` and the observation `[S, *obs_shape]`
+    of each state; learned values are then held against its exact ones.
     """
 
     num_envs: int

@@ -106,7 +106,8 @@ def _curves(records: Records, environment: str) -> dict[Panel, list[Curves]]:
             seeds = collect_curves(records, panel.column, operator, environment, partial=partial)
             if seeds:
                 shown.append(Curves(number, seeds, mean_band(align(list(seeds.values())))))
-        found[panel] = shown
+        if shown or not panel.drawn.is_rare:
+            found[panel] = shown
     return found
 
 

@@ -200,6 +200,29 @@ def asadi_littman(seed: int = 0, gamma: float = 0.98) -> FiniteMDP:
     return FiniteMDP(transition / transition.sum(axis=-1, keepdims=True), 0.5 * reward / reward.max(), gamma)
 
 
+def garnet(seed: int = 0, states: int = 50, actions: int = 8, branching: int = 4, gamma: float = 0.95) -> FiniteMDP:
+    """Draw an MDP of the Garnet family (Bhatnagar et al. 2009): the same seed, the same MDP. Nothing of it ends.
+
+    Each action of a state leads to `branching` other states, drawn without repetition, with probabilities that are the
+    lengths into which as many uniform points less one cut the unit interval. Rewards of states and actions are
+    standard normal.
+
+    Raises:
+        ValueError: there is no state or action, or not so many states to branch to.
+    """
+    if min(states, actions) < 1 or not 1 <= branching <= states:
+        raise ValueError(
+            f"garnet: states ({states}) and actions ({actions}) must be at least 1, "
+            f"branching ({branching}) from 1 to states."
+        )
+    rng = np.random.default_rng(seed)
+    transition = np.zeros((states, actions, states))
+    for row in transition.reshape(-1, states):
+        cuts = np.sort(rng.random(branching - 1))
+        row[rng.choice(states, branching, replace=False)] = np.diff(cuts, prepend=0.0, append=1.0)
+    return FiniteMDP(transition, rng.normal(size=(states, actions)), gamma)
+
+
 EXAMPLES: MappingProxyType[str, Callable[..., FiniteMDP]] = MappingProxyType(
     {
         "two-fixed-points": two_fixed_points,
@@ -212,5 +235,6 @@ EXAMPLES: MappingProxyType[str, Callable[..., FiniteMDP]] = MappingProxyType(
         "forest": forest,
         "doors": doors,
         "asadi-littman": asadi_littman,
+        "garnet": garnet,
     }
 )

@@ -27,6 +27,7 @@ from softbellman.training import streams
 from softbellman.training.checkpoint import Checkpoint, Damaged, State
 from softbellman.training.counts import Clock
 from softbellman.training.evaluation import TestPhase
+from softbellman.training.exact import exact_of
 from softbellman.training.lanes import lane_of, over_lanes, stack
 from softbellman.training.measurement import COMMON_SEED, Ruler, States, common_states
 from softbellman.training.metrics import Row
@@ -306,8 +307,9 @@ class Loop:
 
     @cached_property
     def _ruler(self) -> Ruler:
-        common = common_states(self._make_env(COMMON_SEED, True))
-        return Ruler(self.recipe, self.settings, self.loop, common, self.stages[0].frames_per_step)
+        env = self._make_env(COMMON_SEED, True)
+        exact, common = exact_of(env, self.settings), common_states(env)
+        return Ruler(self.recipe, self.settings, self.loop, common, self.stages[0].frames_per_step, exact)
 
     def _row(self, ruler: Ruler, clock: Clock, index: int, phase: TestPhase, test_seed: int) -> Row:
         number, lane = divmod(index, self._width)

@@ -7,6 +7,7 @@ import numpy as np
 
 from softbellman.envs.step import HostEnv
 from softbellman.learning import diagnostics, learner
+from softbellman.learning.fixed_policy import FixedPolicy
 from softbellman.learning.learner import LearnerState
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
@@ -14,6 +15,7 @@ from softbellman.learning.settings import LearnerSettings
 from softbellman.training import metrics
 from softbellman.training.counts import Clock, Counts
 from softbellman.training.evaluation import TestPhase, random_actions
+from softbellman.training.exact import Exact, ExactStatistics
 from softbellman.training.lanes import Run
 from softbellman.training.metrics import Measured, Row
 from softbellman.training.settings import LoopSettings
@@ -41,6 +43,7 @@ class Ruler(NamedTuple):
     loop: LoopSettings
     common: States  # those that all runs of a game share; see `common_states`
     frames_per_step: int
+    exact: Exact | None  # of an environment that is a finite MDP
 
     def row(
         self,
@@ -75,6 +78,10 @@ class Ruler(NamedTuple):
         gradients: dict[str, float | None] = dict.fromkeys(diagnostics.GradientStatistics._fields)
         if batches:
             gradients = dict(diagnostics.gradient_statistics(state, operator, batches, self.recipe))
+        exact: dict[str, float | None] = dict.fromkeys(ExactStatistics._fields)
+        if self.exact is not None:
+            obs = self.exact.obs
+            exact = self.exact.statistics(FixedPolicy(self.recipe, state.params, obs.shape[1:]).q(obs))._asdict()
         measured = Measured(
             run,
             clock,
@@ -88,6 +95,7 @@ class Ruler(NamedTuple):
             values,
             common,
             gradients,
+            exact,
             tuple(float(leaf) for leaf in jax.tree.leaves(operator)),
         )
         return {measure.name: measure.of(measured) for measure in metrics.MEASURES}

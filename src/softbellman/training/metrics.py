@@ -25,6 +25,7 @@ class Measured(NamedTuple):
         values: `ValueStatistics` on the run's own held-out states, by name.
         common: the same on states that all runs of a game share.
         gradients: `GradientStatistics` by name, each None where there were no minibatches.
+        exact: `ExactStatistics` by name, each None where the environment is no finite MDP.
         parameters: the numbers that its operator has at this moment.
     """
 
@@ -40,6 +41,7 @@ class Measured(NamedTuple):
     values: Mapping[str, float]
     common: Mapping[str, float]
     gradients: Mapping[str, float | None]
+    exact: Mapping[str, float | None]
     parameters: tuple[float, ...]
 
 
@@ -52,6 +54,7 @@ class Panel(NamedTuple):
         meaning: what it is, in a sentence.
         place: where it stands among the panels, the smallest first; by default at the end.
         reference: a value worth a line of its own, or None.
+        is_rare: few environments have it: where nothing was measured, the page is silent.
     """
 
     title: str
@@ -59,6 +62,7 @@ class Panel(NamedTuple):
     meaning: str
     place: int = 100
     reference: float | None = None
+    is_rare: bool = False
 
 
 class Measure(NamedTuple):
@@ -85,6 +89,10 @@ def _value(name: str, meaning: str, panel: Panel | None = None) -> Measure:
 
 def _gradient(name: str, meaning: str, panel: Panel | None = None) -> Measure:
     return Measure(name, meaning, lambda m: m.gradients[name], panel)
+
+
+def _exact(name: str, meaning: str, panel: Panel | None = None) -> Measure:
+    return Measure(name, meaning, lambda m: m.exact[name], panel)
 
 
 MEASURES: tuple[Measure, ...] = (
@@ -189,6 +197,35 @@ MEASURES: tuple[Measure, ...] = (
         ),
     ),
     _value("q_std", "mean standard deviation of `Q_online` over actions, the scale that gives tau its meaning"),
+    _exact(
+        "value_error",
+        "of an environment that is a finite MDP: root mean square of `Q_online - Q*` over its states and their legal "
+        "actions, `Q*` the optimal values of rewards as the learner sees them",
+        Panel(
+            "Value error",
+            "root mean square of Q minus Q*",
+            "How far values are from the exact optimal ones.",
+            is_rare=True,
+        ),
+    ),
+    _exact(
+        "value_bias",
+        "mean over its states of `max_a Q_online - max_a Q*`",
+        Panel(
+            "Value bias",
+            "max Q minus max Q*",
+            "How far the best values lie above the exact optimal ones.",
+            reference=0.0,
+            is_rare=True,
+        ),
+    ),
+    _exact(
+        "policy_loss",
+        "mean over its states of `V*` minus the exact value of the greedy policy",
+        Panel(
+            "Policy loss", "V* minus value of the policy", "How much the greedy policy loses, exactly.", is_rare=True
+        ),
+    ),
     Measure(
         "loss",
         "mean loss of this epoch's updates, summed or averaged over the minibatch as the learner does",
