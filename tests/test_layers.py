@@ -41,7 +41,7 @@ ALLOWED = {
         "analysis",
         "report",
     },  # a study's own page, drawn when asked for
-    "analysis": {"operators", "config", "study", "arguments"},
+    "analysis": {"operators", "training.metrics", "config", "study", "arguments"},
     "sinks": {"training", "config", "study", "extras", "faults", "references"},
     "running": {
         *("operators", "envs", "learning", "training", "config", "study", "sinks"),

@@ -92,3 +92,14 @@ def test_a_damaged_table_harms_only_what_needs_it(study):
     assert len(study.table()) == 6
     with pytest.raises(ValueError, match=r"metrics\.csv can't be read as a table of numbers"):
         study.report()
+
+
+def test_a_rare_measure_that_an_older_table_lacks_was_not_measured(study):
+    run = Records.read(study).runs[0]
+    file = run.run.path / "metrics.csv"
+    header, *rows = [line.split(",") for line in file.read_text().splitlines()]
+    place = header.index("value_error")
+    file.write_text("".join(",".join(line[:place] + line[place + 1 :]) + "\n" for line in (header, *rows)))
+    (older, *_) = Records.read(study).runs
+    assert np.isnan(older.column("value_error")).tolist() == [True, True]
+    assert study.report().exists()

@@ -10,6 +10,7 @@ from softbellman.study import chance
 from softbellman.study.files import read_metrics
 from softbellman.study.runs import RunPath, read_standing
 from softbellman.study.store import Study
+from softbellman.training.metrics import rare
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +31,14 @@ class Record:
     def table(self) -> Mapping[str, np.ndarray]:
         """Its `metrics.csv` by column, `[rows]` that can't be written to; read where it is first asked for, then kept.
 
+        A rare measure that the file lacks, being older, is a column of NaN.
+
         Raises:
             ValueError: if it is not there, or no table of numbers.
         """
         table = read_metrics(self.run.path / "metrics.csv")
+        rows = len(next(iter(table.values())))
+        table |= {name: np.full(rows, np.nan) for name in rare() - table.keys()}
         for column in table.values():
             column.flags.writeable = False
         return table

@@ -28,6 +28,7 @@ from softbellman.report.published import NOTE, published_curve
 from softbellman.report.svg import alone, svg_text
 from softbellman.report.tables import of_operators, write_tables
 from softbellman.study.files import write_atomically
+from softbellman.training.metrics import rare
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -106,7 +107,7 @@ def _curves(records: Records, environment: str) -> dict[Panel, list[Curves]]:
             seeds = collect_curves(records, panel.column, operator, environment, partial=partial)
             if seeds:
                 shown.append(Curves(number, seeds, mean_band(align(list(seeds.values())))))
-        if shown or not panel.drawn.is_rare:
+        if shown or panel.column not in rare():
             found[panel] = shown
     return found
 

@@ -54,7 +54,6 @@ class Panel(NamedTuple):
         meaning: what it is, in a sentence.
         place: where it stands among the panels, the smallest first; by default at the end.
         reference: a value worth a line of its own, or None.
-        is_rare: few environments have it: where nothing was measured, the page is silent.
     """
 
     title: str
@@ -62,7 +61,6 @@ class Panel(NamedTuple):
     meaning: str
     place: int = 100
     reference: float | None = None
-    is_rare: bool = False
 
 
 class Measure(NamedTuple):
@@ -74,6 +72,7 @@ class Measure(NamedTuple):
         of: takes it.
         panel: how the page draws it; None: it does not.
         counts: it is a whole number in every row.
+        is_rare: few environments have it: a table may lack it, and a page is silent where nothing was measured.
     """
 
     name: str
@@ -81,6 +80,7 @@ class Measure(NamedTuple):
     of: Callable[[Measured], float | int | None]
     panel: Panel | None = None
     counts: bool = False
+    is_rare: bool = False
 
 
 def _value(name: str, meaning: str, panel: Panel | None = None) -> Measure:
@@ -92,7 +92,7 @@ def _gradient(name: str, meaning: str, panel: Panel | None = None) -> Measure:
 
 
 def _exact(name: str, meaning: str, panel: Panel | None = None) -> Measure:
-    return Measure(name, meaning, lambda m: m.exact[name], panel)
+    return Measure(name, meaning, lambda m: m.exact[name], panel, is_rare=True)
 
 
 MEASURES: tuple[Measure, ...] = (
@@ -205,7 +205,6 @@ MEASURES: tuple[Measure, ...] = (
             "Value error",
             "root mean square of Q minus Q*",
             "How far values are from the exact optimal ones.",
-            is_rare=True,
         ),
     ),
     _exact(
@@ -216,15 +215,12 @@ MEASURES: tuple[Measure, ...] = (
             "max Q minus max Q*",
             "How far the best values lie above the exact optimal ones.",
             reference=0.0,
-            is_rare=True,
         ),
     ),
     _exact(
         "policy_loss",
         "mean over its states of `V*` minus the exact value of the greedy policy",
-        Panel(
-            "Policy loss", "V* minus value of the policy", "How much the greedy policy loses, exactly.", is_rare=True
-        ),
+        Panel("Policy loss", "V* minus value of the policy", "How much the greedy policy loses, exactly."),
     ),
     Measure(
         "loss",
@@ -251,6 +247,11 @@ def columns() -> tuple[str, ...]:
 def counted() -> frozenset[str]:
     """Return those of them that hold whole numbers."""
     return frozenset(measure.name for measure in MEASURES if measure.counts)
+
+
+def rare() -> frozenset[str]:
+    """Return those of them that few environments have."""
+    return frozenset(measure.name for measure in MEASURES if measure.is_rare)
 
 
 def documented() -> str:
