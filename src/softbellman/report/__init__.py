@@ -19,8 +19,10 @@ from softbellman.analysis.findings import Found, across, find_all, under_way
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Scores
 from softbellman.analysis.statistics import performance_profile
+from softbellman.analysis.sweeps import points, sweeps
 from softbellman.operators.spec import plain
 from softbellman.report import page, pictures
+from softbellman.report.by_parameter import Beside, draw_sweeps, drawn
 from softbellman.report.films import film_best
 from softbellman.report.page import Live, Picture, Section
 from softbellman.report.pictures import Curves, Panel, panels
@@ -161,6 +163,28 @@ def _pictures(records: Records, found: Found, curves: dict[Panel, list[Curves]],
         meaning = f"{label[0].upper()}{label[1:]}; pale dots are runs, the line is the 95% interval of their mean."
         name, added = f"{plain(environment)}-scores", pictures.height_added(row[1] for row in rows)
         made.insert(1, _picture(name, "Scores compared", meaning, draw_scores, [], folder, added))
+    return made + _sweeps(records, environment, folder)
+
+
+def _sweeps(records: Records, environment: str, folder: Path) -> list[Picture]:
+    """Draws quantities of an environment against the parameter of families of operators, if there are any."""
+    study, partial, made = records.study, under_way(records), []
+    found = [(study.operators.index(sweep.operators[0]), sweep) for sweep in sweeps(study)]
+    first = study.operators[0]
+    for panel in drawn() if found else ():
+        values = points(records, environment, panel.column, partial=partial)
+        if not any(np.isfinite(values[name].mean) for _, sweep in found for name in sweep.operators):
+            continue
+        gap = points(records, environment, "action_gap", partial=partial)[first].mean
+        beside = None if any(first in sweep.operators for _, sweep in found) else Beside(first, gap)
+
+        def draw(axis: Any, name: str, panel: Panel = panel, values: Any = values, beside: Any = beside) -> str:
+            cut = draw_sweeps(axis, panel, found, values, beside)
+            return "An interval that reaches the edge goes on beyond it." if cut else ""
+
+        meaning = "Mean of the last 10 test phases, or of all if there are fewer, and over seeds, with 95% intervals."
+        name, title = f"{plain(environment)}-{panel.column}-by-parameter", f"{panel.title} by parameter"
+        made.append(_picture(name, title, meaning, draw, [], folder))
     return made
 
 

@@ -1,0 +1,86 @@
+"""Pictures of a study's quantities against the parameter of its operators."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softbellman.analysis.sweeps import Point, Sweep
+from softbellman.report.pictures import Panel, look, panels, tidy
+
+DRAWN = ("test_return", "overestimation", "gradient_norm", "action_gap")
+"""The quantities, by their columns: what a parameter is chosen for, and what tells why."""
+
+
+class Beside(NamedTuple):
+    """The first operator of a study where it is in no sweep, as a line to hold the others against.
+
+    Attributes:
+        operator: its name.
+        gap: its action gap, the unit of the upper axis; NaN: not known.
+    """
+
+    operator: str
+    gap: float
+
+
+def drawn() -> list[Panel]:
+    """Lists the panels of these quantities."""
+    of = {panel.column: panel for panel in panels()}
+    return [of[column] for column in DRAWN]
+
+
+def draw_sweeps(
+    axis: Any, panel: Panel, found: Sequence[tuple[int, Sweep]], points: Mapping[str, Point], beside: Beside | None
+) -> bool:
+    """Draws a quantity against the parameter, a line for each family, bars for the intervals.
+
+    Args:
+        axis: where to.
+        panel: the quantity.
+        found: the sweeps, each with the number of its look.
+        points: the quantity by operator.
+        beside: the operator to hold them against.
+
+    Returns:
+        True if an interval is wider than what is shown.
+    """
+    ends, means = [], []
+    for number, sweep in found:
+        shown = [points[name] for name in sweep.operators]
+        mean = np.array([point.mean for point in shown])
+        low, high = np.array([point.interval or (np.nan, np.nan) for point in shown]).T
+        style = look(number)
+        axis.plot(sweep.parameters, mean, **style.line, marker="o", markersize=4, linewidth=1.6, label=sweep.family)
+        axis.vlines(sweep.parameters, low, high, color=style.colour, alpha=0.5, linewidth=1.4)
+        ends += [low, high]
+        means.append(mean)
+    if beside is not None and np.isfinite((point := points[beside.operator]).mean):
+        axis.axhline(point.mean, color="0.35", linewidth=1.2, linestyle="--", label=beside.operator)
+        if point.interval is not None:
+            axis.axhspan(*point.interval, color="0.5", alpha=0.12, linewidth=0)
+        means.append(np.array([point.mean]))
+    parameters = np.concatenate([sweep.parameters for _, sweep in found])
+    axis.set_xscale("log" if parameters.min() > 0 else "symlog")
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set(xlabel="parameter", ylabel=panel.drawn.label)
+    if beside is not None and beside.gap > 0 and parameters.min() > 0:
+        upper = axis.secondary_xaxis("top", functions=(lambda x: x * beside.gap, lambda x: x / beside.gap))
+        upper.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        upper.set_xlabel(f"parameter times the action gap of {beside.operator}, {beside.gap:.2g}", fontsize="small")
+    tidy(axis)
+    axis.legend(frameon=False, fontsize="small")
+    return _bounded(axis, np.concatenate(means), np.concatenate(ends))
+
+
+def _bounded(axis: Any, means: np.ndarray, ends: np.ndarray) -> bool:
+    """Shows the means with a wide margin, so that one wild interval does not flatten all; says if any goes beyond."""
+    known = means[np.isfinite(means)]
+    if not len(known):
+        return False
+    margin = 0.6 * (known.max() - known.min()) or 0.5 * abs(known.max()) or 0.5
+    low, high = known.min() - margin, known.max() + margin
+    seen = ends[np.isfinite(ends)]
+    axis.set_ylim(max(low, min(seen.min(initial=np.inf), known.min()) - 0.05 * margin), None)
+    axis.set_ylim(None, min(high, max(seen.max(initial=-np.inf), known.max()) + 0.05 * margin))
+    return bool((seen < low).any() or (seen > high).any())

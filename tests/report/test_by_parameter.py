@@ -1,0 +1,64 @@
+"""Pictures against the parameter: a line for each family, the first operator beside them, on any study."""
+
+import numpy as np
+import pytest
+
+from softbellman.analysis.sweeps import Point, Sweep
+from softbellman.report.by_parameter import Beside, draw_sweeps, drawn
+from softbellman.report.pictures import new_figure
+
+from ..studies import synthetic
+
+TAUS = tuple(f"softmax({tau})" for tau in (1, 10, 100))
+
+
+def test_the_page_has_a_picture_for_each_quantity_and_none_without_a_sweep(tmp_path):
+    study = synthetic(tmp_path / "study", operators=("max", *TAUS), seeds=(0, 1, 2), phases=4)
+    page = study.report().read_text()
+    titles = [f"{panel.title} by parameter" for panel in drawn()]
+    assert len(titles) == 4 and all(title in page for title in titles)
+    figures = list((tmp_path / "study" / "report" / "figures").glob("*by-parameter.svg"))
+    assert len(figures) == 4
+    other = synthetic(tmp_path / "other", operators=("max", *TAUS[:2]), seeds=(0, 1), phases=4)
+    assert "by parameter" not in other.report().read_text()
+
+
+def test_a_quantity_that_nothing_has_measured_is_left_out(tmp_path):
+    values = {"gradient_norm": None}
+    study = synthetic(tmp_path / "study", operators=("max", *TAUS), seeds=(0, 1), phases=4, values=values)
+    page = study.report().read_text()
+    assert "Gradient norm by parameter" not in page and "Action gap by parameter" in page
+
+
+def axis_of(points, parameters=(1.0, 10.0, 100.0), beside=None):
+    axis = new_figure(4, 3).subplots()
+    cut = draw_sweeps(axis, drawn()[0], [(1, Sweep("softmax", TAUS, np.array(parameters)))], points, beside)
+    return axis, cut
+
+
+def test_the_first_operator_is_a_line_and_its_gap_the_upper_unit():
+    points = {name: Point(mean, (mean - 1, mean + 1)) for name, mean in zip(TAUS, (1.0, 3.0, 2.0), strict=True)}
+    axis, cut = axis_of(points | {"max": Point(2.5, (2.0, 3.0))}, beside=Beside("max", 0.25))
+    assert not cut
+    line, beside = axis.lines[0], axis.lines[-1]
+    assert line.get_xdata().tolist() == [1, 10, 100] and line.get_ydata().tolist() == [1, 3, 2]
+    assert set(beside.get_ydata()) == {2.5}
+    (upper,) = axis.child_axes
+    assert upper.get_xlabel() == "parameter times the action gap of max, 0.25"
+    low, high = axis.get_ylim()
+    assert low <= 0 and high >= 4
+
+
+@pytest.mark.parametrize("beside", [None, Beside("max", 0.0), Beside("max", float("nan"))])
+def test_without_a_gap_there_is_no_upper_axis(beside):
+    points = {name: Point(1.0, None) for name in (*TAUS, "max")}
+    axis, cut = axis_of(points, beside=beside)
+    assert not axis.child_axes and not cut
+
+
+def test_a_wild_interval_does_not_flatten_the_rest_and_a_parameter_may_be_0():
+    points = {name: Point(mean, (mean - 1e3, mean + 1e3)) for name, mean in zip(TAUS, (1.0, 3.0, 2.0), strict=True)}
+    axis, cut = axis_of(points, parameters=(0.0, 1.0, 5.0))
+    assert cut and axis.get_ylim()[1] < 10 and axis.get_xscale() == "symlog"
+    empty = {name: Point(float("nan"), None) for name in TAUS}
+    assert axis_of(empty)[1] is False
