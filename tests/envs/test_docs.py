@@ -36,12 +36,12 @@ def folder(tmp_path_factory):
 
 
 def test_the_commands_do_what_the_page_says(folder, capsys):
-    assert len(COMMANDS) == 4
+    assert len(COMMANDS) == 5
     for line in COMMANDS:
         program, *words = shlex.split(line)
         assert (program, cli.run([*words, *SHORT[words[0]]])) == ("softbellman", 0), capsys.readouterr().err
     assert list((folder / "runs" / "grid" / "runs" / "grids-make_grid" / "max" / "seed-0" / "videos").iterdir())
-    assert len(list((folder / "runs").glob("*"))) == 3
+    assert len(list((folder / "runs").glob("*"))) == 4
 
 
 def test_the_function_itself_is_passed_in_python(folder):
