@@ -1,9 +1,13 @@
 """Exported networks: what they give is what the policy gives, to float32's rounding, on raw observations."""
 
+import contextlib
 import importlib.util
 import json
+import logging
 import subprocess
 import sys
+import types
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -195,9 +199,128 @@ def test_bad_places_and_forms_are_refused(cartpole, tmp_path, monkeypatch):
         export(study, study.runs[0], "onnx")
 
 
-def test_a_file_of_another_kind_is_refused(cartpole, torch):
+REMEDY = "; run `softbellman export RUN --to torch` and give the file that it names"
+
+
+@pytest.fixture
+def wrong_files(cartpole, tmp_path, torch):
+    """A function that makes a file, or none, of each kind that is no exported network."""
+    from safetensors.torch import load_file, save, save_file
+
+    study, _ = cartpole
+    right = export(study, study.runs[0], "torch", out=tmp_path / "right.safetensors")
+    facts = {"softbellman": "q-network 1", "network": json.dumps({"kind": "mlp"})}
+
+    def network(**changes):
+        from safetensors import safe_open
+
+        with safe_open(right, "pt") as file:
+            described = json.loads(file.metadata()["network"])
+        return {**facts, "network": json.dumps(described | changes)}
+
+    files = {
+        "a run's own": lambda path: path.write_bytes((study.runs[0].path / "best.safetensors").read_bytes()),
+        "another model's": lambda path: save_file({"a": torch.zeros(2)}, path),
+        "a later version's": lambda path: save_file({"a": torch.zeros(2)}, path, {"softbellman": "q-network 2"}),
+        "a pickle": lambda path: torch.save({"a": torch.zeros(2)}, path),
+        "a text": lambda path: path.write_text("# A card"),
+        "empty": lambda path: path.touch(),
+        "cut short": lambda path: path.write_bytes(save({"a": torch.zeros(2)})[:-3]),
+        "a directory": lambda path: path.mkdir(),
+        "missing": lambda path: None,
+        "without a description": lambda path: save_file({"a": torch.zeros(2)}, path, {"softbellman": "q-network 1"}),
+        "half described": lambda path: save_file({"a": torch.zeros(2)}, path, facts),
+        "of other layers": lambda path: save_file({"a": torch.zeros(2)}, path, network()),
+        "of other widths": lambda path: save_file(load_file(right), path, network(hidden={"dense_1": 3})),
+        "described by a list": lambda path: save_file(load_file(right), path, network(hidden=[64, 64])),
+    }
+
+    def made(kind):
+        files[kind](tmp_path / "wrong")
+        return tmp_path / "wrong"
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("a run's own", "is a safetensors file of something else"),
+        ("another model's", "is a safetensors file of something else"),
+        ("a later version's", "is of the form q-network 2, not q-network 1"),
+        ("a pickle", "is no whole safetensors file ("),
+        ("a text", "is no whole safetensors file ("),
+        ("empty", "is no whole safetensors file ("),
+        ("cut short", "is no whole safetensors file ("),
+        ("a directory", "can't be read (Is a directory)"),
+        ("missing", "can't be read (No such file or directory)"),
+        ("without a description", "describes a network that its numbers do not fit (KeyError: 'network')"),
+        ("half described", "describes a network that its numbers do not fit (TypeError"),
+        ("of other layers", "describes a network that its numbers do not fit (RuntimeError"),
+        ("of other widths", "describes a network that its numbers do not fit (RuntimeError"),
+        ("described by a list", "describes a network that its numbers do not fit (AttributeError"),
+    ],
+)
+def test_a_file_that_is_no_exported_network_is_refused_in_one_line(kind, fault, wrong_files):
+    from softbellman.integrations.torch_network import load
+
+    path = wrong_files(kind)
+    for given in (path, str(path)):
+        with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
+            load(given)
+        assert str(caught.value).startswith(f"{path} {fault}")
+        assert str(caught.value).endswith(REMEDY)
+    with pytest.raises(TypeError, match="not NoneType"):
+        load(None)
+
+
+def test_the_home_directory_is_found(cartpole, tmp_path, monkeypatch, torch):
     from softbellman.integrations.torch_network import load
 
     study, _ = cartpole
-    with pytest.raises(ValueError, match="is no network that `softbellman export RUN --to torch` wrote"):
-        load(study.runs[0].path / "best.safetensors")
+    export(study, study.runs[0], "torch", out=tmp_path / "network.safetensors")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load("~/network.safetensors").actions == 2
+
+
+def test_the_command_prints_its_own_lines_alone(tmp_path):
+    """In a process of its own, since PyTorch logs to a screen that it found when it was imported."""
+    pytest.importorskip("onnxscript")
+    study = drawn(tmp_path, "gym/CartPole-v1")
+    words = ["export", str(study.path), "--to", "onnx", "--out", str(tmp_path / "network.onnx")]
+    command = [sys.executable, "-m", "softbellman", *words]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert [line.split()[0] for line in process.stdout.splitlines()] == ["network", "file"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_of_the_exporters_words_errors_alone_are_passed_on(fails, cartpole, tmp_path, monkeypatch, torch, capsys):
+    pytest.importorskip("onnxscript")
+    study, _ = cartpole
+    kept, names = [], ("torch.onnx", "onnxscript.optimizer", "onnx_ir", "any")
+    handler = logging.Handler()
+    handler.emit = lambda record: kept.append((record.name, record.levelname))
+
+    def noisy(*given, **more):
+        print("[torch.onnx] Run decompositions...")
+        warnings.warn("a pattern was not found", UserWarning, stacklevel=1)
+        for name in names:
+            logging.getLogger(name).warning("skipped")
+            logging.getLogger(name).error("wrong")
+        if fails:
+            raise RuntimeError("no such operator")
+        return types.SimpleNamespace(model_proto=types.SimpleNamespace(SerializeToString=lambda: b"onnx"))
+
+    monkeypatch.setattr(torch.onnx, "export", noisy)
+    for name in names:
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [handler])
+        monkeypatch.setattr(logging.getLogger(name), "propagate", False)
+    place = tmp_path / "network.onnx"
+    with pytest.raises(RuntimeError, match="no such operator") if fails else contextlib.nullcontext():
+        export(study, study.runs[0], "onnx", out=place)
+    assert place.exists() is not fails
+    assert kept == [(name, "ERROR") for name in names]
+    assert capsys.readouterr() == ("", "")
+    logging.getLogger("any").warning("again")
+    assert kept[-1] == ("any", "WARNING")

@@ -148,6 +148,27 @@ def test_observations_that_the_environment_could_not_give_are_refused(balanced, 
         assert "\n" not in str(caught.value)
 
 
+def returned_by_an_environment():
+    env, four = gymnasium.make("CartPole-v1"), gymnasium.make_vec("CartPole-v1", num_envs=4, vectorization_mode="sync")
+    masked = (np.zeros(4, np.float32), {"action_mask": np.ones(2, np.int8)})
+    several = (four.reset(seed=0), four.step(np.zeros(4, int)))
+    return [env.reset(seed=0), env.step(0), *several, masked, list(masked), (np.zeros(4), 1.0, False, {})]
+
+
+@pytest.mark.parametrize(
+    "given", returned_by_an_environment(), ids=lambda given: f"{type(given).__name__}-{len(given)}"
+)
+def test_all_that_an_environment_returns_is_no_observation(given, balanced):
+    for method in (balanced.act, balanced.q, balanced.weights):
+        with pytest.raises(
+            ValueError, match=rf"^the policy of gym/CartPole-v1 was given {len(given)} things"
+        ) as caught:
+            method(given)
+        assert "pass the first, the observation: obs, info = env.reset()" in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert balanced.q(given[0]).shape[-1] == 2
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -26,8 +26,7 @@ class OperatorLearner(DQNTorchLearner):
     def compute_loss_for_module(self, *, fwd_out: Any, config: Any, **given: Any) -> Any:
         """Computes the library's loss; values of -inf are of illegal actions."""
         op, q = config.learner_config_dict[_OPERATOR], fwd_out[QF_TARGET_NEXT_PREDS]
-        if config.num_atoms > 1:
-            raise ValueError(f"num_atoms ({config.num_atoms}) must be 1: an operator takes values, not distributions")
+        _require_values(config)
         if not hasattr(self, "_usable"):
             self._usable = usable(op, q.shape[-1])
         legal = q > -math.inf
@@ -55,7 +54,12 @@ def use_operator(config: Config, op: Operator | str) -> Config:
         raise TypeError(f"use_operator has a learner of its own; make {config.learner_class} an OperatorLearner")
     if not config.enable_rl_module_and_learner:
         raise ValueError("use_operator needs RLlib's new API stack; call config.api_stack() to enable both its parts")
-    if config.num_atoms > 1:
-        raise ValueError(f"num_atoms ({config.num_atoms}) must be 1: an operator takes values, not distributions")
+    _require_values(config)
     config.training(double_q=heeds_selector(op))
     return config.learners(learner_class=OperatorLearner, learner_config_dict={_OPERATOR: op})
+
+
+def _require_values(config: Any) -> None:
+    """Refuses distributions; a configuration can be changed after `use_operator`, so the learner asks too."""
+    if config.num_atoms > 1:
+        raise ValueError(f"num_atoms ({config.num_atoms}) must be 1: an operator takes values, not distributions")

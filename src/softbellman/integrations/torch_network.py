@@ -7,10 +7,11 @@ This file needs PyTorch and safetensors alone, so that it can be copied into ano
 import itertools
 import json
 import math
+import os
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import nn
 
 FORMAT = "q-network 1"
@@ -103,16 +104,35 @@ class QNetwork(nn.Module):
         return x * share * (y * share + 2.0)
 
 
-def load(path: Any) -> QNetwork:
+def load(path: str | os.PathLike[str]) -> QNetwork:
     """Reads a network from a file that `softbellman export` wrote, onto the CPU, for evaluation.
 
     Raises:
-        ValueError: the file is another one.
+        ValueError: there is no such file, or it is another one or damaged.
     """
-    with safe_open(str(path), "pt") as file:
-        metadata = file.metadata() or {}
-        if metadata.get("softbellman") != FORMAT:
-            raise ValueError(f"{path} is no network that `softbellman export RUN --to torch` wrote")
+    try:
+        with open(os.path.expanduser(path), "rb"):  # says why a file can't be read, in the system's own words
+            pass
+        with safe_open(os.path.expanduser(path), "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no mapping
+    except OSError as error:
+        raise _other(path, f"can't be read ({error.strerror or error})") from None
+    except SafetensorError as error:
+        raise _other(path, f"is no whole safetensors file ({error})") from None
+    form = metadata.get("softbellman")
+    if form != FORMAT:
+        raise _other(
+            path, f"is of the form {form}, not {FORMAT}" if form else "is a safetensors file of something else"
+        )
+    try:
         network = QNetwork(**json.loads(metadata["network"]))
-        network.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118  no mapping
+        network.load_state_dict(tensors)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise _other(path, f"describes a network that its numbers do not fit ({reason})") from None
     return network.eval()
+
+
+def _other(path: Any, fault: str) -> ValueError:
+    return ValueError(f"{path} {fault}; run `softbellman export RUN --to torch` and give the file that it names")

@@ -1,8 +1,12 @@
 # pyright: reportMissingImports=false
 """Export of a saved network: to PyTorch, as a safetensors file with its description, or to ONNX."""
 
+import contextlib
+import io
 import json
+import logging
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -163,8 +167,7 @@ def _as_onnx(network: Any, example: Any) -> bytes:
     import torch
 
     batch = {0: torch.export.Dim("batch")}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the exporter's own insides
+    with _exporter_silent():
         program = torch.onnx.export(
             network,
             (example,),
@@ -175,3 +178,16 @@ def _as_onnx(network: Any, example: Any) -> bytes:
             verbose=False,
         )
     return program.model_proto.SerializeToString()  # pyright: ignore[reportOptionalMemberAccess]
+
+
+@contextlib.contextmanager
+def _exporter_silent() -> Iterator[None]:
+    """Keeps the exporter's words on its own insides off the screen; errors, raised or logged, pass."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING))
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

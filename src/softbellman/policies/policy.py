@@ -1,5 +1,6 @@
 """Policy of a trained run: actions, values and weights for observations as the environment gives them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,11 @@ class Policy:
 
     def _batch(self, obs: Any) -> tuple[np.ndarray, bool]:
         """Returns observations `[B, *obs_shape]`, and whether one alone was given."""
+        if isinstance(obs, list | tuple) and len(obs) > 1 and isinstance(obs[-1], Mapping):
+            raise ValueError(
+                f"the policy of {self.run.environment} was given {len(obs)} things, the last an info, as reset() and "
+                "step() of an environment return them; pass the first, the observation: obs, info = env.reset()"
+            )
         raw = plain(obs, f"what the policy of {self.run.environment} was given")
         is_one = raw.shape == self.raw_shape
         if not is_one and (raw.shape[1:] != self.raw_shape or not len(raw)):
