@@ -1,16 +1,26 @@
-"""Checks a site that was built: every link within it leads somewhere, and no page fetches anything from a network.
+"""Checks a site that was built: links within it lead somewhere, nothing is fetched from a network, pages fit a window.
 
 python docs/check_site.py build/site
 """
 
 import re
 import sys
+import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urldefrag
+
+if TYPE_CHECKING:
+    from tests.browser import Browser
 
 FETCHED = {"script": "src", "img": "src", "link": "href", "source": "src", "iframe": "src", "object": "data"}
 ABROAD = re.compile(r"^(https?:)?//")
+WIDTHS = (1280, 390)
+"""Of windows on a desk and on a phone, in CSS pixels."""
+SCROLLED = """[...document.querySelectorAll(innerWidth > 1000 ? ":root, #gallery .table-wrapper" : ":root")]
+    .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => `${each.scrollWidth} px`).join(", ")"""
+"""Widths of what is wider than its place: the page itself and, on a desk, a table of the gallery; others may scroll."""
 
 
 class Page(HTMLParser):
@@ -51,7 +61,30 @@ def faults_of_site(site: Path) -> list[str]:
     return faults
 
 
+def faults_of_width(site: Path, browser: "Browser") -> list[str]:
+    """Lists pages that scroll sideways in a browser."""
+    faults = []
+    for path in sorted(site.rglob("*.html")):
+        for width in WIDTHS:
+            browser.open(path, width)
+            if scrolled := browser.value(SCROLLED):
+                faults.append(f"{path.relative_to(site)} scrolls sideways in a window of {width} px: {scrolled}")
+    return faults
+
+
+def main(site: Path) -> int:
+    """Prints what is wrong with a site; widths are looked at where there is a browser."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from tests.browser import Browser, find_browser
+
+    faults, found = faults_of_site(site), find_browser()
+    if found is not None:
+        with tempfile.TemporaryDirectory() as profile, Browser(found, Path(profile)) as browser:
+            faults += faults_of_width(site, browser)
+    widths = "pages fit their windows" if found else "there is no browser to see whether pages fit their windows"
+    print("\n".join(faults) or f"all links lead somewhere, nothing is fetched from a network, {widths}")
+    return bool(faults)
+
+
 if __name__ == "__main__":
-    found = faults_of_site(Path(sys.argv[1]))
-    print("\n".join(found) or "all links lead somewhere, and nothing is fetched from a network")
-    sys.exit(bool(found))
+    sys.exit(main(Path(sys.argv[1])))

@@ -76,7 +76,7 @@ def tables() -> str:
     parts = [f"Of these, `optimality_preserving` are {', '.join(preserving)} alone.\n"]
     for group, entries in GROUPS.items():
         parts.append(f"### {group[0].upper()}{group[1:]}\n")
-        parts.append("| spec | value | parameter | lacks | gap to max | time | from |\n|---|---|---|---|---|---|---|")
+        parts.append("| spec, from | value, parameter | lacks | gap to max | time |\n|---|---|---|---|---|")
         parts += [_row(entry, speeds[entry.name]) for entry in entries]
         parts.append("")
     return "\n".join(parts)
@@ -87,15 +87,18 @@ def _row(entry: Entry, speed: str) -> str:
     lacks = [law for law in vars(op.laws) if not getattr(op.laws, law) and law not in APART]
     parameters = [f"`{name}` {within}; {within.ends}" for name, within in entry.parameters.items()]
     cells = (
-        f"`{entry.spec}`",
-        f"${entry.formula}$".replace("|", r"\vert "),
-        "<br>".join(parameters),
+        "<br>".join(filter(None, (f"`{entry.spec}`", entry.source))),
+        "<br>".join((_mathematics(entry.formula), *parameters)),
         ", ".join(f"`{law}`" for law in lacks),
-        gap(op),
+        gap(op).replace(" ", "&nbsp;"),
         speed,
-        entry.source,
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _mathematics(formula: str) -> str:
+    """Write a formula for a cell, of several parts if it defines a letter, so that a line can end between them."""
+    return ", ".join(f"${part}$" for part in formula.replace("|", r"\vert ").split(r",\ "))
 
 
 def gap(op: ops.Operator) -> str:

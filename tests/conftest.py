@@ -38,6 +38,20 @@ def freed_memory_goes_back():
         yield
 
 
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser to look at pages with; where one is required, that there is none is a failure."""
+    from .browser import Browser, find_browser
+
+    found = find_browser()
+    if found is None and os.environ.get("BROWSER_REQUIRED"):
+        pytest.fail("there is no browser to look at the page with: install chromium")
+    if found is None:
+        pytest.skip("NO BROWSER: the page was not looked at; install chromium")
+    with Browser(found, tmp_path_factory.mktemp("browser")) as running:
+        yield running
+
+
 @pytest.fixture(scope="session")
 def common_folder(tmp_path_factory, worker_id) -> Path:
     """The folder that all workers of this run share."""

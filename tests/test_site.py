@@ -1,7 +1,8 @@
-"""The site has every page of docs/, links lead somewhere, and the tutorials' code runs, at a small size."""
+"""The site has every page of docs/, links lead somewhere, pages fit, and the tutorials' code runs, at a small size."""
 
 import ast
 import importlib
+import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -72,6 +73,38 @@ def test_broken_links_are_seen(text, expected, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(text)
     assert broken_links(page) == expected
+
+
+@pytest.fixture(scope="module")
+def check_site():
+    spec = importlib.util.spec_from_file_location("check_site", DOCS / "check_site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+WIDE = '<table style="width: {}px"><tr><td>wide</td></tr></table>'
+BOX = '<div class="table-wrapper" style="overflow-x: auto">{}</div>'
+
+
+@pytest.mark.parametrize(
+    ("body", "scrolled"),
+    [
+        ("<p>text</p>", []),
+        (WIDE.format(1200), [390]),
+        (WIDE.format(1400), [1280, 390]),
+        (BOX.format(WIDE.format(1400)), []),
+        (f'<section id="gallery">{BOX.format(WIDE.format(1400))}</section>', [1280]),
+        (f'<section id="gallery">{BOX.format(WIDE.format(1200))}</section>', []),
+        ("<pre>" + 100 * "long-" + "</pre>", [1280, 390]),
+        ('<div style="position: absolute; left: 500px">beside</div>', [390]),
+    ],
+)
+def test_pages_that_scroll_sideways_are_seen(body, scrolled, tmp_path, browser, check_site):
+    head = '<!doctype html><meta name="viewport" content="width=device-width, initial-scale=1">'
+    (tmp_path / "page.html").write_text(f'{head}<body style="margin: 0">{body}')
+    faults = check_site.faults_of_width(tmp_path, browser)
+    assert [int(re.search(r"window of (\d+) px: \d+ px$", fault)[1]) for fault in faults] == scrolled
 
 
 def cells(tutorial: str) -> list[str]:

@@ -1,6 +1,5 @@
 """The page of a scale: every figure and table with its verdict, readable on a phone and on a desk, from its file."""
 
-import os
 import re
 
 import pytest
@@ -14,7 +13,6 @@ from softbellman.paper.results import read
 from softbellman.paper.verdicts import Verdict
 from softbellman.paper.views import VIEWS
 
-from ..browser import Browser, find_browser
 from ..studies import paper_study, results_of
 
 LAPTOP = SCALES["laptop"]
@@ -54,22 +52,16 @@ def test_the_page_has_every_view_and_every_claim(written):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_page_fits_a_phone_and_a_desk(written, width, tmp_path):
-    found = find_browser()
-    if found is None and os.environ.get("BROWSER_REQUIRED"):
-        pytest.fail("there is no browser to look at the page with: install chromium")
-    if found is None:
-        pytest.skip("NO BROWSER: the page was not looked at; install chromium")
-    with Browser(found, tmp_path) as browser:
-        browser.open(written, width)
-        assert browser.problems == [] and [address.rpartition("/")[2] for address in browser.requests] == ["index.html"]
-        assert browser.value("document.documentElement.scrollWidth") <= width
-        widths = browser.value(
-            "[...document.querySelectorAll('figure svg')].map((svg) => svg.getBoundingClientRect().width)"
-        )
-        assert min(widths) >= min(width - 40, 330)
-        smallest = """Math.min(...[...document.querySelectorAll("figure svg text")].map((text) => {
-            const { b, d } = text.getScreenCTM();
-            return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(b, d);
-        }))"""
-        assert browser.value(smallest) >= 5
+def test_the_page_fits_a_phone_and_a_desk(written, width, browser):
+    browser.open(written, width)
+    assert browser.problems == [] and [address.rpartition("/")[2] for address in browser.requests] == ["index.html"]
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    widths = browser.value(
+        "[...document.querySelectorAll('figure svg')].map((svg) => svg.getBoundingClientRect().width)"
+    )
+    assert min(widths) >= min(width - 40, 330)
+    smallest = """Math.min(...[...document.querySelectorAll("figure svg text")].map((text) => {
+        const { b, d } = text.getScreenCTM();
+        return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(b, d);
+    }))"""
+    assert browser.value(smallest) >= 5

@@ -1,6 +1,5 @@
 """The page of a comparison in a real browser, from its file: on a phone and on a desk, with its script and without."""
 
-import os
 import shutil
 import time
 from contextlib import suppress
@@ -13,7 +12,6 @@ from softbellman.analysis.records import Records
 from softbellman.report.page import Live
 from softbellman.study.store import Study
 
-from ..browser import Browser, find_browser
 from ..studies import report_of, synthetic
 
 ELEVEN = (
@@ -58,17 +56,6 @@ SMALLEST_TEXT = """Math.min(...[...document.querySelectorAll("figure.picture svg
 HIDDEN = (
     """[...document.querySelectorAll(`svg [id*="${part}"]`)].map((each) => getComputedStyle(each).display === "none")"""
 )
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    found = find_browser()
-    if found is None and os.environ.get("BROWSER_REQUIRED"):
-        pytest.fail("there is no browser to look at the page with: install chromium")
-    if found is None:
-        pytest.skip("NO BROWSER: the page was not looked at; install chromium")
-    with Browser(found, tmp_path_factory.mktemp("browser")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
