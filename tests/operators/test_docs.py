@@ -41,6 +41,22 @@ def test_the_table_of_laws():
             assert getattr(op.laws, law) == {"yes": True, "no": False}[cell]
 
 
+def test_the_table_of_tolerances():
+    names = [field.name for field in fields(ops.Laws)]
+    rows = re.findall(r"^\| (.*?) \| \$.*?\$ \| (\S+) \| (\S+) \|$", PAGE, re.MULTILINE)
+    assert len(rows) == 3
+    shown = {law: next(row[1:] for row in rows if f"`{law}`" in row[0] or row[0] == "all others") for law in names}
+
+    @ops.operator
+    class InFloat32(ops.Maximum):
+        def __call__(self, q, selector=None, where=None):
+            return super().__call__(np.asarray(q, "float32"), where=where)
+
+    for column, op in enumerate((ops.maximum(), InFloat32())):
+        report = ops.check_operator(op, trials=40)
+        assert all(report[law].tolerance == pytest.approx(float(shown[law][column]), rel=0.05) for law in names)
+
+
 def test_the_example_is_short():
     example = BLOCKS[-1]
     assert len(example[example.index("@ops.operator") :].splitlines()) < 20

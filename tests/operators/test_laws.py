@@ -174,8 +174,9 @@ def test_the_search_is_quick_and_repeatable(op):
 def test_a_report_is_a_table():
     lines = str(ops.check_operator(ops.softmax(5), trials=200)).splitlines()
     assert lines[0] == "softmax(5): no claimed law violated (200 draws)"
-    assert lines[2].split() == ["law", "claimed", "found", "worst", "allowed"]
+    assert lines[2].split() == ["law", "claimed", "found", "worst", "allowed", "tolerance"]
     assert lines[3].split()[:3] == ["monotone", "no", "violated"]
+    assert lines[4].split()[-2:] == ["0", "1.8e-12"]
     assert len({len(line) for line in lines[2:]}) == 1
 
 
@@ -222,7 +223,10 @@ def test_a_wrong_claim_is_caught(law):
     report = ops.check_operator(Liar(law))
     assert not report.ok and not report[law].held
     assert report[law].witness is not None
-    assert f"violates what it claims: {law}" in str(report) or law in str(report).splitlines()[0]
+    told = str(report).splitlines()[0]
+    finding = report[law]
+    assert "violates what it claims: " in told
+    assert f"{law} ({finding.worst:.4g}, above {finding.allowed:g} by more than {finding.tolerance:.2g})" in told
 
 
 def test_honest_claims_of_the_same_operator_pass():
@@ -248,3 +252,30 @@ def test_an_operator_that_answers_in_float32_is_judged_by_float32():
     report = ops.check_operator(Coarse(1.0))
     assert report.ok, str(report)
     assert report["translation_equivariant"].worst > 1e-8
+    assert report["translation_equivariant"].tolerance == pytest.approx(6.4e-6, rel=0.01)
+
+
+TOLERANCES = {"monotone": 1 / 2, "non_expansion": 1 / 2, "gradient_is_derivative": 1 / 3}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_tolerance_is_that_of_the_precision_and_decides(dtype):
+    eps = np.finfo(dtype).eps
+
+    @ops.operator
+    class Raised(ops.Maximum):
+        by: float = 0.0
+
+        def __call__(self, q, selector=None, where=None):
+            value = super().__call__(q, where=where)
+            return np.asarray(value + self.by * np.max(np.abs(q), axis=-1, initial=0.0, where=np.isfinite(q)), dtype)
+
+    report = ops.check_operator(Raised(0.0), trials=200)
+    for law in (field.name for field in fields(ops.Laws)):
+        power = TOLERANCES.get(law)
+        assert report[law].tolerance == pytest.approx(10 * eps**power if power else eps**0.75)
+        assert report[law].held == (report[law].worst <= report[law].allowed + report[law].tolerance)
+    for factor, held in ((0.5, True), (2.0, False)):
+        finding = ops.check_operator(Raised(factor * eps**0.75), trials=200)["at_most_max"]
+        assert finding.held is held
+        assert (finding.worst > finding.allowed + finding.tolerance) is not held
