@@ -70,10 +70,11 @@ def same(first, second):
         np.testing.assert_array_equal(one.detach().numpy(), two.detach().numpy(), err_msg=name)
 
 
-def shown(heading):
-    """The first block of Python that docs/integrations.md shows under a heading."""
+def shown(heading, place=0):
+    """A block of Python that docs/integrations.md shows under a heading, the first if no other is asked for."""
     page = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
-    return re.search(rf"^## {heading}\n.*?^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)[1]
+    section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL)[1]
+    return re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)[place]
 
 
 def needs(*libraries):

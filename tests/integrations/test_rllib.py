@@ -140,6 +140,15 @@ def test_what_cannot_be_is_refused(made, error, message):
         use_operator(made(), "max")
 
 
+def test_distributions_that_are_asked_for_afterwards_are_refused_with_the_first_update():
+    chosen = use_operator(config(), "mean").training(num_atoms=51)
+    learner = OperatorLearner.__new__(OperatorLearner)
+    with pytest.raises(ValueError, match=r"^num_atoms \(51\) must be 1: an operator takes values, not distributions$"):
+        learner.compute_loss_for_module(
+            fwd_out={QF_TARGET_NEXT_PREDS: torch.zeros(2, 3)}, config=chosen, batch={}, module_id="one"
+        )
+
+
 def test_what_the_page_shows_is_a_configuration():
     names = {}
     exec(shown("RLlib").replace("algorithm = config.build_algo()\n", ""), names)

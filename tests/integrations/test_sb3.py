@@ -204,3 +204,23 @@ def test_what_the_page_shows_runs():
     names = {}
     exec(shown("Stable-Baselines3").replace("20_000", "200"), names)
     assert names["model"].num_timesteps == 200
+
+
+def test_what_the_page_shows_of_a_saved_model_runs_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, save, load = (shown("Stable-Baselines3", place).replace("0_000", "00") for place in range(3))
+    exec(first, before := {})
+    exec(save, before)
+    assert before["model"].num_timesteps == 200
+    begin, goes_on = load.split("use_operator(loaded")
+    exec(f"{first.split('model =')[0]}{begin}", after := {})
+    loaded, model = after["loaded"], before["model"]
+    same(loaded.policy, model.policy)
+    assert loaded.replay_buffer.size() == 200
+    watched = Watched(loaded, "softmax(5)", monkeypatch)
+    exec(f"use_operator(loaded{goes_on}", after)
+    assert loaded.num_timesteps == 300
+    assert len(watched.used) == 25  # an update every 4 steps
+    np.testing.assert_allclose(watched.used, watched.due, rtol=1e-5, atol=1e-5)
+    # The library's target network is copied every 10,000 steps, so what bootstraps has not moved.
+    same(loaded.policy.q_net_target, model.policy.q_net_target)
