@@ -58,6 +58,11 @@ ALLOWED = {
         "extras",
         "faults",
     },
+    # It tries what it promises: the run as a policy.
+    "report.card": {
+        "envs.families",
+        *("operators", "config", "study", "analysis", "running", "policies", "faults"),
+    },
     "policies": {
         *("operators", "integrations", "envs", "learning", "training", "config", "study", "running"),
         *("arguments", "extras", "references"),

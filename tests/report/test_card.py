@@ -4,16 +4,22 @@ import csv
 import json
 import re
 import shutil
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import pytest
 
+import softbellman as sb
 from softbellman.report.card import write_card
 from softbellman.running import play
 from softbellman.study.files import load_params, save_params
 from softbellman.study.store import Study, find_run
 from softbellman.study.writer import write_status
+from softbellman.training.metrics import columns
 
+from ..policies.studies import drawn
 from ..studies import synthetic
 
 
@@ -86,6 +92,90 @@ def test_it_names_no_place_of_its_user(tmp_path):
     study.update(command=["compare", "gym/CartPole-v1", "--out", str(place)])
     folder = carded(study, study.runs[0], tmp_path / "card")
     assert all(b"someone" not in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+def blocks(folder, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", (folder / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_code_of_the_card_runs_in_its_folder(card, tmp_path, monkeypatch):
+    _, run, made = card
+    folder = shutil.copytree(made, tmp_path / "downloaded")
+    monkeypatch.chdir(folder)
+    (code,) = blocks(folder, "python")
+    assert "# obs: float32 [4]\n" in code
+    for obs in np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32):
+        exec(code, names := {"obs": obs})
+        assert names["action"] == sb.load(run.path).act(obs)
+    assert names["policy"].run.path.resolve().is_relative_to(folder.resolve()) and names["policy"].network == "best"
+    (commands,) = blocks(folder, "bash")
+    install, *own = commands.splitlines()
+    assert install == 'pip install "softbellman[train]"' and [line.split()[1] for line in own] == ["evaluate", "watch"]
+    for line in own:
+        words = [sys.executable, "-m", *line.split()]
+        process = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stderr
+
+
+OWN = """
+    import gymnasium
+    import numpy as np
+
+    class Doors(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0, 255, (3, 4, 2), np.uint8)
+        action_space = gymnasium.spaces.Discrete(3, start=1)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.zeros((3, 4, 2), np.uint8), {"action_mask": np.array([0, 1, 1], np.int8)}
+
+        def step(self, action):
+            return np.ones((3, 4, 2), np.uint8), 1.0, False, False, {"action_mask": np.array([0, 1, 1], np.int8)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "told", "extra"),
+    [
+        ("minatar/breakout", {"preset": "demo-minatar"}, "policy.act(obs)  # obs: bool [10, 10, 4]", "train"),
+        ("mdp/doors", {}, "policy.act(obs, legal=legal)  # obs: float32 [4]; legal: bool [3]", "train"),
+        (
+            "of_a_user:Doors",
+            {"values": {"network.kind": "mlp"}},
+            "policy.act(obs, legal=legal)  # obs: uint8 [3, 4, 2]; legal: bool [3]",
+            "train",
+        ),
+        ("atari/breakout", {"preset": "demo-atari"}, "policy.act(obs)  # obs: uint8 [4, 84, 84]", "atari"),
+    ],
+)
+def test_what_it_says_of_observations_is_what_the_policy_takes(
+    environment, options, told, extra, tmp_path, monkeypatch
+):
+    if extra == "atari":
+        pytest.importorskip("ale_py")
+    (tmp_path / "of_a_user.py").write_text(textwrap.dedent(OWN))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("softbellman.report.card._film", lambda *_: (None, "not asked for"))
+    study = drawn(tmp_path, environment, **options)
+    row = ",".join("1" for _ in columns())
+    (study.runs[0].path / "metrics.csv").write_text(f"{','.join(columns())}\n{row}\n")
+    folder = write_card(study, study.runs[0], tmp_path / "card").parent
+    (code,), (commands,) = blocks(folder, "python"), blocks(folder, "bash")
+    assert f"{told}\n" in code and f'pip install "softbellman[{extra}]"\n' in commands
+    monkeypatch.chdir(folder)
+    kind, shape = re.search(r"obs: (\w+) \[([\d, ]+)\]", code).groups()
+    exec(code, names := {"obs": np.zeros([int(n) for n in shape.split(",")], kind), "legal": [False, True, False]})
+    assert type(names["action"]) is int
+    if "legal" in told:
+        assert names["action"] == names["policy"].first_action + 1
+
+
+def test_where_it_can_not_be_loaded_the_card_says_why_and_promises_nothing(tmp_path):
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0])
+    folder = carded(study, study.runs[0], tmp_path / "card")
+    assert blocks(folder, "python") == []
+    told = re.search("^`sb.load` of it in Python failed .*$", (folder / "README.md").read_text(), re.MULTILINE)[0]
+    assert "network.kind nature_cnn takes observations of" in told
 
 
 def carded(study, run, out, **options):

@@ -78,6 +78,7 @@ class Policy:
         raw_shape: shape of one raw observation.
         raw_dtype: dtype in which observations are taken.
         first_action: what the environment itself calls the first action; the others follow.
+        is_masked: some actions are illegal at times, so that `act` and `weights` must be told the legal ones.
     """
 
     def __init__(self, study: Study, run: RunPath, env: HostEnv, network: Which, exploration_seed: int) -> None:
@@ -88,7 +89,7 @@ class Policy:
         self.raw_shape, self.raw_dtype = tuple(env.raw_shape), env.obs_dtype
         facts = study.record["environment_facts"].get(run.environment, {})
         self._protocol, self._taken = protocol_of(run.environment, study.config_of(run)), env.taken
-        self._is_masked = env.legal is not None or "action_mask" in facts
+        self.is_masked = env.legal is not None or "action_mask" in facts
         self._key, self._moment = streams.key(exploration_seed, Role.TEST), 0
         self.operator = _operator_then(self._recipe, run, self.agent_steps)
 
@@ -191,7 +192,7 @@ class Policy:
     def _legal(self, legal: Any, batch: int) -> np.ndarray | None:
         """Returns the legal actions `[B, A]`, or None: all."""
         if legal is None:
-            if self._is_masked:
+            if self.is_masked:
                 raise ValueError(f"{self.run.environment} has illegal actions; pass legal, such as its action mask")
             return None
         given = flags(legal, "legal")

@@ -15,13 +15,14 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from softbellman.analysis.findings import find, under_way
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import LAST_PHASES, collect
+from softbellman.envs.families import family_of
 from softbellman.faults import in_a_line, users_place
 from softbellman.report import account, page
 from softbellman.report.tables import of_operators, write_table
@@ -31,6 +32,9 @@ from softbellman.study.locks import PREFIX
 from softbellman.study.place import require_new
 from softbellman.study.runs import RunPath
 from softbellman.study.store import Study
+
+if TYPE_CHECKING:
+    from softbellman.policies.policy import Policy
 
 _OF_A_RUN = ("best.safetensors", "final.safetensors", "metrics.csv", "status.json")
 _TOLD = ("budget of a run", "tests", "learner", "exploration", "rewards", "software")
@@ -60,6 +64,7 @@ def write_card(study: Study, run: RunPath, out: Path, *, which: str = "best") ->
         made = Path(scratch) / "card"
         own = _only(study, run, made)
         film, played = _film(study, run, made, which)
+        policy, unloaded = _policy(made, which)
         records = Records.read(study)
         found = find(records, run.environment)
         rows = list(of_operators([found]))
@@ -87,6 +92,9 @@ def write_card(study: Study, run: RunPath, out: Path, *, which: str = "best") ->
                 chance=_chance(records, run.environment),
                 film=film,
                 played=played,
+                policy=policy,
+                unloaded=unloaded,
+                extra=family_of(run.environment).extra,
                 needs=sorted(set(_OWN.findall(f"{run.arm} {run.environment} {study.config_of(run).network.kind}"))),
                 facts=[(name, value) for name, value in account.facts(records) if name in _TOLD],
                 made_with=account.made_with(study),
@@ -119,10 +127,23 @@ def _film(study: Study, run: RunPath, folder: Path, which: Any) -> tuple[str | N
     try:
         path, phase, _ = watch(study, run, folder / "replay.mp4", which=which)
     except Exception as error:  # a user's environment may fail to render in any way
-        reason = in_a_line(error) if users_place(error) else next(iter(str(error).splitlines()), type(error).__name__)
-        return None, reason
+        return None, _reason(error)
     played = f"The first {phase.steps:,} agent steps of a game" if phase.unfinished else "A game"
     return path.name, f"{played}, score {phase.mean:g}"
+
+
+def _policy(folder: Path, which: Any) -> tuple["Policy | None", str]:
+    """Loads the policy as who has the folder will; returns it, or None and why it can't be loaded here."""
+    from softbellman.policies.policy import load
+
+    try:
+        return load(folder, network=which), ""
+    except Exception as error:  # a user's environment or network may fail in any way
+        return None, _reason(error)
+
+
+def _reason(error: Exception) -> str:
+    return in_a_line(error) if users_place(error) else next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _row(row: dict[str, Any]) -> list[str]:
