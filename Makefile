@@ -27,7 +27,7 @@ demo-atari: $(VENV)/.ready-all ## train on a real Atari game for a few minutes; 
 	$(BIN)/softbellman watch $(DEMO_OUT)
 
 test: $(VENV)/.ready-dev ## the fast tests that need no package beyond `dev`
-	$(BIN)/python -m pytest -m "not slow and not torch and not trackers and not integrations and not engines" \
+	$(BIN)/python -m pytest -m "not slow and not torch and not trackers and not integrations and not engines and not docs" \
 	  --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.ready-dev ## the tests that train for minutes
@@ -63,9 +63,10 @@ benchmark: $(VENV)/.ready-all ## agent steps per second on Atari beside Stable-B
 gallery: $(VENV)/.ready-dev ## draw the gallery of operators in docs/operators.md anew
 	$(BIN)/python docs/gallery.py
 
-docs: $(VENV)-docs/.ready ## the documentation as a site, build/site/index.html: tutorials run, no warning
+docs: $(VENV)-docs/.ready ## the documentation as a site, build/site/index.html: tutorials run, no warning; looked at in a browser
 	$(VENV)-docs/bin/python -m sphinx -q -E -W --keep-going docs build/site
 	$(VENV)-docs/bin/python docs/check_site.py build/site
+	$(VENV)-docs/bin/python -m pytest -q -m docs tests/test_site.py
 
 docs-links: $(VENV)-docs/.ready ## look up every link that leaves the site; needs a network
 	$(VENV)-docs/bin/python -m sphinx -q -E -D nb_execution_mode=off -b linkcheck docs build/links

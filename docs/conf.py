@@ -1,13 +1,16 @@
 """The documentation as a site, which `make docs` builds: pages, notebooks that run, a reference from docstrings."""
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
 
+import jupyter_client
 from docutils import nodes
 from docutils.utils.math import latex2mathml
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from traitlets import default
 
 import softbellman
 
@@ -42,6 +45,18 @@ html_title = f"softbellman {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
+
+
+class PrivateKernel(jupyter_client.AsyncKernelManager):
+    """Kernel of a tutorial whose messages are encrypted: it warns of others, which all on the machine could read."""
+
+    @default("transport_encryption")
+    def _encrypted(self) -> str:
+        return "auto"
+
+
+jupyter_client.AsyncKernelManager = PrivateKernel  # which nbclient looks up for every notebook
+logging.getLogger("traitlets").setLevel(logging.WARNING)  # not each start, though a theme has all loggers print INFO
 
 
 def link_to_files(app: Sphinx, page: nodes.document) -> None:

@@ -4,6 +4,8 @@ import ast
 import importlib
 import importlib.util
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -110,6 +112,21 @@ def test_pages_that_scroll_sideways_are_seen(body, scrolled, tmp_path, browser, 
 def cells(tutorial: str) -> list[str]:
     text = (DOCS / "tutorials" / f"{tutorial}.md").read_text()
     return re.findall(r"^```\{code-cell\} python\n(?::tags:[^\n]*\n)?(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.docs
+def test_a_tutorial_that_runs_prints_nothing(tmp_path):
+    """Neither Sphinx does nor the kernel."""
+    for package in ("myst_nb", "furo"):
+        pytest.importorskip(package)
+    shutil.copy(DOCS / "conf.py", tmp_path)
+    shutil.copytree(DOCS / "_static", tmp_path / "_static")
+    head = (DOCS / "tutorials" / "solving.md").read_text().partition("\n# ")[0]
+    (tmp_path / "index.md").write_text(f"{head}\n# One\n\n```{{code-cell}} python\n6 * 7\n```\n")
+    words = ["-q", "-E", "-W", str(tmp_path), str(tmp_path / "site")]
+    process = subprocess.run([sys.executable, "-m", "sphinx", *words], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
+    assert "42" in (tmp_path / "site" / "index.html").read_text()
 
 
 def test_every_tutorial_is_run():
