@@ -8,6 +8,7 @@ import sys
 
 import softbellman as sb
 from softbellman import config as configs
+from softbellman.cli.commands import Training
 from softbellman.config.presets import PRESETS, default_preset
 from softbellman.envs.families import FACTORIES, FAMILIES
 
@@ -41,6 +42,10 @@ def test_the_readme_says_the_same():
     assert "by default `paper-atari` for `atari/`" in readme and "`sharp-minatar` for `minatar/`" in readme
     assert "`classic-control` for the others" in readme
     assert len(PRESETS) == 11 and "There are eleven ([docs/presets.md]" in readme
+
+
+def test_the_help_of_a_command_names_each():
+    assert all(f"`{name}`" in (Training.__doc__ or "") for name in PRESETS)
 
 
 def test_what_it_shows_can_be_asked_for(monkeypatch, tmp_path):

@@ -229,6 +229,15 @@ def test_code_that_the_folder_lacks_is_named(tmp_path, monkeypatch):
     assert "It needs code that is not in this folder, on PYTHONPATH: `mine:maze`." in text
 
 
+def test_a_run_whose_rows_are_lost_has_no_card(tmp_path):
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0])
+    table = study.runs[0].path / "metrics.csv"
+    table.write_text(table.read_text().splitlines()[0] + "\n")
+    with pytest.raises(ValueError, match=r"metrics.csv has no row: without a test phase there is nothing to tell"):
+        carded(study, study.runs[0], tmp_path / "card")
+    assert not (tmp_path / "card").exists()
+
+
 def test_nothing_is_overwritten_and_nothing_half_made_is_left(tmp_path, monkeypatch):
     study = synthetic(tmp_path / "study", operators=["max"], seeds=[0])
     out = tmp_path / "card"

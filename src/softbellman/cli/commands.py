@@ -22,9 +22,10 @@ class Training:
     """Options of every command that begins to train.
 
     Attributes:
-        preset: `paper-atari`, `quick-atari`, `sharp-atari`, `machado-atari`, `demo-atari`, `minatar`,
-            `quick-minatar`, `sharp-minatar`, `demo-minatar` or `classic-control`: the values of all options below that
-            are not given themselves. By default that of the environment: its values are shown by `ENV --help`.
+        preset: `paper-atari`, `quick-atari`, `sharp-atari`, `machado-atari`, `rainbow`, `demo-atari`,
+            `minatar`, `quick-minatar`, `sharp-minatar`, `demo-minatar` or `classic-control`: the values of all options
+            below that are not given themselves. By default that of the environment: its values are shown by
+            `ENV --help`.
         steps: agent steps of a run; the same as `--loop.steps`.
         frames: emulator frames of a run, instead of `--steps`.
         deterministic: has XLA use only operations that repeat to the last bit, where there is a GPU, and fail at

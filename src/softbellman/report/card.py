@@ -27,7 +27,7 @@ from softbellman.faults import in_a_line, users_place
 from softbellman.report import account, page
 from softbellman.report.tables import of_operators, write_table
 from softbellman.report.wording import count
-from softbellman.study.files import load_params, write_atomically
+from softbellman.study.files import load_params, read_metrics, write_atomically
 from softbellman.study.locks import PREFIX
 from softbellman.study.place import require_new
 from softbellman.study.runs import RunPath
@@ -54,11 +54,13 @@ def write_card(study: Study, run: RunPath, out: Path, *, which: str = "best") ->
         The path of its `README.md`.
 
     Raises:
-        ValueError: if there are no parameters, or the folder holds something already.
+        ValueError: if there are no parameters or no rows, or the folder holds something already.
         MissingExtra: if jinja2 is not installed.
     """
     require_new(out)
     _, saved = load_params(run.path / f"{which}.safetensors")
+    if not len(read_metrics(run.path / "metrics.csv")["epoch"]):
+        raise ValueError(f"{run.path / 'metrics.csv'} has no row: without a test phase there is nothing to tell")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".card-", dir=out.parent) as scratch:
         made = Path(scratch) / "card"

@@ -69,4 +69,7 @@ class Exact:
 def exact_of(env: Any, update: UpdateSettings) -> Exact | None:
     """Solves an environment that offers `as_mdp(gamma)`: a `FiniteMDP` and its observations; None for another."""
     as_mdp = getattr(env, "as_mdp", None)
-    return None if as_mdp is None else Exact(*as_mdp(update.gamma), update)
+    if as_mdp is None:
+        return None
+    mdp, obs = as_mdp(update.gamma)
+    return Exact(mdp, obs, update)
