@@ -1,0 +1,249 @@
+"""Choices and verdicts of the studies of temperature, by the rules of docs/claims.md and README.md beside this file.
+
+.venv/bin/python results/temperature/judge.py rate      # the learning rate of sharp-minatar, from learning-rate/
+.venv/bin/python results/temperature/judge.py choose    # arms of the last study, from scale/, others/ and screen/
+.venv/bin/python results/temperature/judge.py verdict   # its two claims, from final/
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from softbellman.analysis.records import Records
+from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, simultaneous_differences
+from softbellman.paper.verdicts import estimate
+from softbellman.study.store import Study
+
+HERE = Path(__file__).parent
+FINAL_PHASES = 3
+MARGIN = -0.05  # of best tau minus random: so much less is as good
+TAUS = tuple(f"softmax({tau})" for tau in (3, 10, 30, 100, 300, 1000))
+RULES = (
+    *(f"keep({rho})" for rho in (0.02, 0.05, 0.1, 0.2)),
+    *(f"softmax(100), controller={controller}" for controller in ("noise(0.75)", "match", "loop(0.75)")),
+)
+SCREENED = ("minatar/breakout", "minatar/asterix", "minatar/seaquest")
+GAMES = (*SCREENED, "minatar/freeway", "minatar/space_invaders")
+
+
+class Game(NamedTuple):
+    """Final scores of a study in one game: the mean of the last test phases of each run.
+
+    Attributes:
+        scores: `[seed]` by arm; NaN: the run has not ended. One that diverged has the random policy's score.
+        random: the random policy's mean score; NaN: it is not known.
+    """
+
+    scores: dict[str, np.ndarray]
+    random: float
+
+    def mean(self, arm: str) -> float:
+        """Averages the scores of an arm."""
+        return float(self.scores[arm].mean())
+
+
+Games = Mapping[str, Game]
+
+
+class Choices(NamedTuple):
+    """Arms of the last study.
+
+    Attributes:
+        best: the best tau of each game.
+        one: the one tau.
+        rules: the first and the second rule.
+    """
+
+    best: dict[str, str]
+    one: str
+    rules: tuple[str, str]
+
+    def arms(self, game: str) -> tuple[str, ...]:
+        """Returns the arms of a game, each once."""
+        return tuple(dict.fromkeys(("max", "double(max)", self.best[game], self.one, *self.rules)))
+
+    def __str__(self) -> str:
+        """Writes them line by line, with the command of each game."""
+        lines = [f"one tau: {self.one}", *(f"rule: {rule}" for rule in self.rules)]
+        for game, tau in self.best.items():
+            arms, seeds = " ".join(f'"{arm}"' for arm in self.arms(game)), " ".join(map(str, range(50, 60)))
+            asked = f"softbellman compare {game} --preset sharp-minatar --seeds {seeds} --arms {arms}"
+            lines += [f"{game}, best tau: {tau}", f"{asked} --out results/temperature/final/{_folder(game)}"]
+        return "\n".join(lines)
+
+
+class Verdict(NamedTuple):
+    """Verdict on a claim about a rule: supported, not supported or undecided, and the intervals behind it."""
+
+    claim: str
+    rule: str
+    state: str
+    shown: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Writes it, and its intervals below."""
+        return "\n    ".join([f"{self.claim}, {self.rule}: {self.state}", *self.shown])
+
+
+def read(study: Study) -> dict[str, Game]:
+    """Reads the final scores of a study."""
+    records = Records.read(study)
+    games = {}
+    for name in study.environments:
+        random = records.random[name]
+        games[name] = Game({}, np.nan if random is None else float(random.mean()))
+    for record in records.runs:
+        game, seed = games[record.run.environment], list(study.seeds).index(record.run.seed)
+        scores = game.scores.setdefault(record.run.operator, np.full(len(study.seeds), np.nan))
+        if record.state == "finished":
+            scores[seed] = record.column("test_return")[-FINAL_PHASES:].mean()
+        elif record.state == "diverged":
+            scores[seed] = game.random
+    return games
+
+
+def require(games: Games, names: Iterable[str], arms: Sequence[str]) -> None:
+    """Refuses to go on without all runs of some arms in some games.
+
+    Raises:
+        ValueError: if one is not there or has not ended.
+    """
+    for name in names:
+        for arm in arms:
+            if name not in games or arm not in games[name].scores:
+                raise ValueError(f"there is no {arm} in {name}")
+            if missing := int(np.isnan(games[name].scores[arm]).sum()):
+                raise ValueError(f"{arm} in {name}: {missing} runs have not ended")
+
+
+def merit(games: Games, names: Iterable[str], arm: str) -> float:
+    """Averages the mean scores of an arm over games, each divided by the game's scale.
+
+    A scale is the largest mean of any arm of the game less the random policy's.
+    """
+    shares = []
+    for name in names:
+        game = games[name]
+        best = max(game.mean(each) for each in game.scores if not np.isnan(game.scores[each]).any())
+        shares.append(game.mean(arm) / (best - game.random))
+    return float(np.mean(shares))
+
+
+def rate(games: Games) -> str:
+    """Says if another learning rate takes the place of 0.0003."""
+    of = {"max": "max", "double": "double(max)"}
+    others = ("1e-4", "1e-3")
+    require(games, SCREENED, [*of.values(), *(f"{name} {other}" for name in of for other in others)])
+    lines, better = [], []
+    for other in others:
+        gains = []
+        for game in SCREENED:
+            scores = games[game].scores
+            scale = max(each.mean() for each in scores.values())
+            gains += [(scores[f"{name} {other}"] - scores[arm]) / scale for name, arm in of.items()]
+        found = estimate(np.array(gains), 0.95)
+        assert found.interval is not None and found.mean is not None
+        lines.append(f"{other} minus 3e-4: {_shown(found.mean, found.interval)} of a game's best")
+        better += [(found.mean, other)] if found.interval[0] > 0 else []
+    return "\n".join([*lines, f"chosen: {max(better)[1] if better else '3e-4, as it was'}"])
+
+
+def choose(taus: Games, screen: Games) -> Choices:
+    """Chooses the arms of the last study from those before it, which must have all their runs."""
+    require(taus, GAMES, TAUS)
+    require(screen, SCREENED, RULES)
+    best = {name: max(TAUS, key=taus[name].mean) for name in GAMES}
+    first, second, *_ = sorted(RULES, key=lambda rule: -merit(screen, SCREENED, rule))
+    return Choices(best, max(TAUS, key=lambda tau: merit(taus, GAMES, tau)), (first, second))
+
+
+def judge(games: Games, choices: Choices) -> list[Verdict]:
+    """Judges both claims for both rules."""
+    for name in GAMES:
+        require(games, [name], choices.arms(name))
+    as_good = [_against_best(games[name], choices.best[name], choices.rules) for name in GAMES]
+    found = []
+    for place, rule in enumerate(choices.rules):
+        each = [differences[place] for differences in as_good]
+        shown = tuple(f"{name}: {_shown(*told)}" for name, told in zip(GAMES, each, strict=True))
+        found.append(Verdict("rule-as-good", rule, _state([interval for _, interval in each], MARGIN), shown))
+        mean, interval = _above_one_tau(games, rule, choices)
+        found.append(Verdict("rule-above-one-tau", rule, _state([interval], 0.0), (_shown(mean, interval),)))
+    return found
+
+
+def _against_best(game: Game, best: str, rules: Sequence[str]) -> list[tuple[float, Interval]]:
+    """Compares the rules with the best tau of a game, over best tau minus random."""
+    unit = game.mean(best) - game.random
+    found = []
+    for each in simultaneous_differences([game.scores[arm] for arm in (best, *rules)], 1 - 0.05 / len(GAMES)):
+        assert each.mean is not None and each.interval is not None
+        found.append((each.mean / unit, (each.interval[0] / unit, each.interval[1] / unit)))
+    return found
+
+
+def _above_one_tau(games: Games, rule: str, choices: Choices) -> tuple[float, Interval]:
+    """Compares interquartile means of normalised scores of a rule and of the one tau, drawn anew seed by seed."""
+
+    def normalised(arm: str) -> np.ndarray:
+        rows = []
+        for name in GAMES:
+            game = games[name]
+            rows.append((game.scores[arm] - game.random) / (game.mean(choices.best[name]) - game.random))
+        return np.stack(rows)
+
+    ours, theirs = normalised(rule), normalised(choices.one)
+
+    def difference(drawn: np.ndarray, axis: int) -> np.ndarray:
+        place = drawn.astype(np.intp)
+        return np.asarray(
+            interquartile_mean(ours.ravel()[place], axis=axis) - interquartile_mean(theirs.ravel()[place], axis=axis)
+        )
+
+    places = np.arange(ours.size, dtype=np.float64).reshape(ours.shape)
+    interval = bootstrap_interval(places, difference, level=1 - 0.05 / 2)
+    assert interval is not None
+    return float(difference(places.ravel(), -1)), interval
+
+
+def _state(intervals: Sequence[Interval], margin: float) -> str:
+    """Says how intervals lie that are claimed to be above a margin."""
+    if all(low > margin for low, _ in intervals):
+        return "supported"
+    return "not supported" if any(high < margin for _, high in intervals) else "undecided"
+
+
+def _shown(mean: float, interval: Interval) -> str:
+    return f"{mean:+.3f} ({interval[0]:+.3f} to {interval[1]:+.3f})"
+
+
+def _folder(game: str) -> str:
+    return game.partition("/")[2]
+
+
+def _games(*names: str) -> dict[str, Game]:
+    return {name: game for each in names for name, game in read(Study(HERE / each)).items()}
+
+
+def main(words: Sequence[str]) -> str:
+    """Does what the first word says, and returns what is to be printed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("rate", "choose", "verdict"))
+    step = parser.parse_args(words).step
+    if step == "rate":
+        return rate(_games("learning-rate"))
+    choices = choose(_games("scale", "others"), _games("screen"))
+    if step == "choose":
+        return str(choices)
+    return "\n".join(map(str, judge(_games(*(f"final/{_folder(name)}" for name in GAMES)), choices)))
+
+
+if __name__ == "__main__":
+    try:
+        print(main(sys.argv[1:]))
+    except ValueError as error:
+        sys.exit(f"judge.py: {error}")

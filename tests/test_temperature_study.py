@@ -1,0 +1,105 @@
+"""Choices and verdicts of results/temperature, on scores whose answers are known."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from softbellman.config.arms import as_arm
+
+from .studies import synthetic
+
+FILE = Path(__file__).parents[1] / "results" / "temperature" / "judge.py"
+_spec = importlib.util.spec_from_file_location("judge", FILE)
+assert _spec is not None and _spec.loader is not None
+judge = importlib.util.module_from_spec(_spec)
+sys.modules["judge"] = judge
+_spec.loader.exec_module(judge)
+NOISE = np.random.default_rng(0).normal(0, 0.1, 10)
+
+
+def games_of(scores, names=judge.GAMES):
+    """The same scores in each game, by arm."""
+    return {name: judge.Game({arm: mean + NOISE for arm, mean in scores.items()}, 0.0) for name in names}
+
+
+TAUS = games_of(dict(zip(judge.TAUS, (1.0, 2.0, 3.0, 4.0, 5.0, 4.5), strict=True)))
+SCREEN = games_of(dict(zip(judge.RULES, (1.0, 2.0, 6.0, 3.0, 5.0, 4.0, 0.5), strict=True)), judge.SCREENED)
+
+
+def test_the_last_three_phases_count_and_a_diverged_run_as_chance(tmp_path):
+    ends = {("softmax(5)", 1): "diverged", ("softmax(5)", 0): "failed"}
+    study = synthetic(tmp_path / "study", operators=("max", "softmax(5)"), seeds=(0, 1), ends=ends, random=0.25)
+    (found,) = judge.read(study).values()
+    table = study.metrics()
+    own = table["test_return"][(table["operator"] == "max") & (table["seed"] == 1)]
+    assert found.scores["max"][1] == pytest.approx(own[-3:].mean())
+    assert np.isnan(found.scores["softmax(5)"][0]) and found.scores["softmax(5)"][1] == found.random == 0.25
+
+
+def test_arms_are_called_as_a_study_calls_them():
+    assert [as_arm(text).name for text in (*judge.TAUS, *judge.RULES)] == [*judge.TAUS, *judge.RULES]
+
+
+def test_best_of_a_game_one_for_all_and_two_rules_are_chosen():
+    taus = TAUS | {"minatar/freeway": judge.Game(dict.fromkeys(judge.TAUS, NOISE) | {"softmax(3)": 1e3 + NOISE}, 0.0)}
+    choices = judge.choose(taus, SCREEN)
+    assert choices.best == dict.fromkeys(judge.GAMES, "softmax(300)") | {"minatar/freeway": "softmax(3)"}
+    assert choices.one == "softmax(300)"  # a game of large scores weighs as much as another
+    assert choices.rules == ("keep(0.1)", "softmax(100), controller=noise(0.75)")
+    assert len(str(choices).splitlines()) == 3 + 2 * 5 and "--out results/temperature/final/freeway" in str(choices)
+
+
+def test_a_run_that_is_missing_is_named():
+    scores = SCREEN["minatar/asterix"].scores | {"keep(0.1)": np.array([1.0, np.nan])}
+    with pytest.raises(ValueError, match=r"keep\(0.1\) in minatar/asterix: 1 runs have not ended"):
+        judge.choose(TAUS, SCREEN | {"minatar/asterix": judge.Game(scores, 0.0)})
+    with pytest.raises(ValueError, match=r"there is no softmax\(3\) in minatar/freeway"):
+        judge.choose({name: TAUS[name] for name in judge.SCREENED}, SCREEN)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (10.0, 20.0, ["supported", "supported", "supported", "supported"]),
+        (10.0, 9.0, ["supported", "supported", "not supported", "supported"]),
+        (5.0, 6.0, ["not supported", "not supported", "not supported", "undecided"]),
+    ],
+)
+def test_verdicts_follow_from_the_intervals(first, second, expected):
+    """The best tau has 10, the one tau 6: 5% less than the best is as good, and equal is not more."""
+    choices = judge.Choices(dict.fromkeys(judge.GAMES, "softmax(30)"), "softmax(100)", ("keep(0.1)", "keep(0.2)"))
+    scores = {"max": 1.0, "double(max)": 1.0, "softmax(30)": 10.0, "softmax(100)": 6.0}
+    found = judge.judge(games_of(scores | {"keep(0.1)": first, "keep(0.2)": second}), choices)
+    assert [verdict.claim for verdict in found] == ["rule-as-good", "rule-above-one-tau"] * 2
+    assert [verdict.state for verdict in found] == expected
+    shown = found[1].shown[0]
+    assert shown.startswith(f"{(first - 6) / 10:+.3f} ("[:5])
+
+
+def test_one_bad_game_spoils_a_rule():
+    choices = judge.Choices(dict.fromkeys(judge.GAMES, "softmax(30)"), "softmax(100)", ("keep(0.1)", "keep(0.2)"))
+    scores = {"max": 1.0, "double(max)": 1.0, "softmax(30)": 10.0, "softmax(100)": 6.0}
+    games = games_of(scores | {"keep(0.1)": 12.0, "keep(0.2)": 12.0})
+    games["minatar/freeway"].scores["keep(0.2)"] = 5.0 + NOISE
+    assert [verdict.state for verdict in judge.judge(games, choices)] == [
+        *("supported", "supported"),
+        *("not supported", "supported"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gains", "chosen"),
+    [((0.0, 0.0), "3e-4, as it was"), ((-1.0, 1.0), "1e-3"), ((1.0, 2.0), "1e-3"), ((1.0, 0.5), "1e-4")],
+)
+def test_another_rate_is_taken_only_where_it_is_better(gains, chosen):
+    other = np.roll(NOISE, 1)
+    games = {}
+    for name in judge.SCREENED:
+        scores = {"max": 10 + NOISE, "double(max)": 9 + NOISE}
+        for rate, gain in zip(("1e-4", "1e-3"), gains, strict=True):
+            scores |= {f"max {rate}": 10 + gain + other, f"double {rate}": 9 + gain + other}
+        games[name] = judge.Game(scores, 0.0)
+    assert judge.rate(games).splitlines()[-1] == f"chosen: {chosen}"
