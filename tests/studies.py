@@ -225,11 +225,12 @@ def paper_study(
         folder: where to; it must be new.
         scale: the scale.
         measured: gives columns by game, operator, seed, and the part of the run that is done, in `(0, 1]`.
-        operators: by default all of the scale's.
+        operators: the arms, by default the scale's operators.
         states: how runs stand, by game, operator and seed, that did not finish.
         seconds: what each run took.
     """
-    chosen = [ops.parse(spec) for spec in scale.operators if operators is None or spec in operators]
+    wanted = scale.operators if operators is None else operators
+    chosen = [configs.as_arm(spec) for spec in scale.arms if spec in wanted]
     facts = {environment: {"environment": environment} for environment in scale.environments}
     study = Study.create(folder, scale.environments, chosen, scale.seeds, scale.config, facts, ["paper", "run"])
     for number, run in enumerate(study.runs):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from softbellman.paper.arms import FIXED, PAPERS, WHOLE, candidates, readings, take
+from softbellman.paper.arms import FIXED, PAPERS, WHOLE, alike, candidates, readings, take
 from softbellman.paper.expected import TABLE_A1
 from softbellman.paper.grid import SCALES
 from softbellman.paper.results import read
@@ -37,6 +37,15 @@ def test_a_parameter_is_chosen_by_the_other_seeds(results):
     assert arm.of(results.final)[0].tolist() == [0, 0, 5, 5, 5]
     assert arm.of(results.columns["held_out_value"])[0, 2].tolist() == [500.0] * 12
     assert arm.described(0) == "softmax(30) x4, softmax(5) x1"
+
+
+def test_another_family_has_the_parameters_that_were_chosen(results):
+    arm = take(results, "S-DQN")
+    other = alike(arm, "exploring max")
+    assert other.operators.tolist() == [
+        [spec.replace("softmax", "max, exploration=boltzmann") for spec in row] for row in arm.operators.tolist()
+    ]
+    assert np.isnan(other.of(results.final)).all()  # none of them has run
 
 
 def test_the_papers_grid_is_a_part_of_the_scales(results):

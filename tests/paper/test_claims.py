@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softbellman.paper.arms import PAPERS, WHOLE, take
+from softbellman.paper.arms import ARMS, PAPERS, WHOLE, take
 from softbellman.paper.claims import CLAIMS, LEVEL
-from softbellman.paper.grid import SCALES
+from softbellman.paper.grid import COOLED, SCALES
 from softbellman.paper.views import VIEWS
 
 from ..studies import RANDOM, paper_study, results_of
@@ -30,6 +30,10 @@ MEASURED = {
     "double(softmax(100))": (4.5, 5.0, 0.1, 0.3),
     "double(softmax(300))": (4.5, 6.0, 0.1, 0.3),
     "mellowmax(100)": (10.0, 5.0, 0.2, 0.2),
+    COOLED: (9.0, 5.0, 0.2, 0.2),
+    "max, exploration=boltzmann(30)": (6.0, 5.0, 0.2, 0.2),
+    "max, exploration=boltzmann(100)": (20.0, 5.0, 0.2, 0.2),
+    "mellowmax(100), exploration=policy(mellowmax(100))": (4.0, 5.0, 0.2, 0.2),
     "": (3.5, 2.0, 0.2, 0.2),
 }
 
@@ -49,7 +53,8 @@ def measured(game, spec, seed, done):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return results_of(LAPTOP, paper_study(tmp_path_factory.mktemp("claims") / "study", LAPTOP, measured))
+    folder = tmp_path_factory.mktemp("claims") / "study"
+    return results_of(LAPTOP, paper_study(folder, LAPTOP, measured, operators=LAPTOP.arms))
 
 
 def differences(name, results, reading=WHOLE):
@@ -67,11 +72,17 @@ def test_the_table_of_the_page_is_the_codes():
 def test_every_claim_belongs_to_a_view(results):
     told = {verdict.name for view in VIEWS.values() if not view.measure for verdict in view.check(results)}
     assert told == set(BY_NAME)
-    assert [claim.name for claim in CLAIMS if not claim.parts] == [
-        "cooling",
-        "not-exploration",
-        "mellowmax-exploration",
-    ]
+    assert all(claim.parts for claim in CLAIMS)
+
+
+def test_the_arms_of_the_page_are_the_codes():
+    table = PAGE.partition("## Arms of the last three claims")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| ([a-z ]+) \| `(.*?)`", table, re.MULTILINE))
+    assert rows == {
+        "cooled softmax": ARMS["cooled softmax"],
+        "exploring max": ARMS["exploring max"].replace("{:g}", "tau"),
+        "exploring mellowmax": ARMS["exploring mellowmax"].replace("{0:g}", "omega"),
+    }
 
 
 SCALE = 10.5 - RANDOM  # of scores: the best operator's, less the random policy's
@@ -90,6 +101,9 @@ EXPECTED = {
     "small-tau-underestimates": [-3.0 / 10.0],
     "smaller-gradients": [np.log(3.2 / 0.2), np.log(0.4 / 0.1)],
     "out-of-bounds": [np.log(4.0)],
+    "cooling": [(9.0 - 10.5) / SCALE],
+    "not-exploration": [(10.5 - 6.0) / SCALE],
+    "mellowmax-exploration": [(10.0 - 4.0) / SCALE],
 }
 
 

@@ -132,7 +132,7 @@ def test_what_is_missing_is_marked_and_the_rest_is_drawn(part, name):
 def test_a_view_of_nothing_says_so(name):
     nothing = read(FULL, None)
     assert VIEWS[name].plot(nothing, nothing).axes
-    assert {verdict.state for verdict in VIEWS[name].check(nothing)} == {"undecided"}
+    assert {verdict.state for verdict in VIEWS[name].check(nothing)} <= {"undecided"}
 
 
 def test_what_is_written_is_what_was_found(results, tmp_path):

@@ -1,4 +1,4 @@
-"""Arms of the claims: operators, and families whose parameter is chosen for each game and seed.
+"""Arms of the claims: families of arms whose parameter is chosen for each game and seed.
 
 No run is judged by a choice that it took part in: a parameter is chosen by the mean final score of the other seeds.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from softbellman.analysis.choice import Chosen, choose_parameter
 from softbellman.analysis.scores import Scores
 from softbellman.paper.expected import TABLE_A1
-from softbellman.paper.grid import PAPERS_PARAMETERS, Scale
+from softbellman.paper.grid import COOLED, EXPLORING_MAX, EXPLORING_MELLOWMAX, PAPERS_PARAMETERS, Scale
 from softbellman.paper.results import Results
 
 ARMS = {
@@ -20,8 +20,11 @@ ARMS = {
     "S-DQN": "softmax({:g})",
     "S-DDQN": "double(softmax({:g}))",
     "mellowmax": "mellowmax({:g})",
+    "cooled softmax": COOLED,
+    "exploring max": EXPLORING_MAX,
+    "exploring mellowmax": EXPLORING_MELLOWMAX,
 }
-"""Each arm's operator, `{:g}` standing for a parameter that is chosen."""
+"""Each arm as a study has it, `{:g}` standing for a parameter that is chosen."""
 
 WHOLE, PAPERS, FIXED = "the whole grid", "1, 5, 10", "Table A1"
 """Ways to choose parameters: from the scale's grid, from what it shares with the paper's, or as the paper has them."""
@@ -45,7 +48,7 @@ class Arm(NamedTuple):
         taken = np.full((values.shape[0], *values.shape[2:]), np.nan)
         for (game, seed), spec in np.ndenumerate(self.operators):
             if spec is not None:
-                taken[game, seed] = values[game, self.results.scale.operators.index(spec), seed]
+                taken[game, seed] = values[game, self.results.scale.arms.index(spec), seed]
         return taken
 
     def described(self, game: int) -> str:
@@ -87,10 +90,20 @@ def take(results: Results, name: str, reading: str = WHOLE) -> Arm:
     return Arm(name, taken, results)
 
 
+def alike(arm: Arm, name: str) -> Arm:
+    """Take the members of another family that have the parameters chosen for an arm."""
+    scale = arm.results.scale
+    partners = dict(zip(candidates(scale, arm.name), candidates(scale, name), strict=True))
+    operators = np.empty_like(arm.operators)
+    for cell, spec in np.ndenumerate(arm.operators):
+        operators[cell] = partners.get(spec)
+    return Arm(name, operators, arm.results)
+
+
 def choose(results: Results, game: int, specs: tuple[str, ...]) -> Chosen:
     """Choose among operators by their final scores in a game, as `study.choice` does."""
     scale = results.scale
     scores = Scores(
-        results.final, scale.environments, scale.operators, scale.seeds, results.states, "final score, for choices"
+        results.final, scale.environments, scale.arms, scale.seeds, results.states, "final score, for choices"
     )
     return choose_parameter(scores, specs, game=scale.environments[game])

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
-from softbellman.paper.arms import Arm, candidates
+from softbellman.paper.arms import Arm, alike, candidates
 from softbellman.paper.grid import Scale
 from softbellman.paper.results import Results
 
@@ -30,8 +30,8 @@ class Claim(NamedTuple):
         says: what the paper says.
         side: on which side of the margin the whole interval is to lie.
         margin: the margin.
-        parts: the differences, one or two; none where a part of the library is still to be built.
-        needs: the operators of a scale that must have run.
+        parts: the differences, one or two.
+        needs: the arms of a scale that must have run.
         games: the games it is about; empty: all.
     """
 
@@ -39,7 +39,7 @@ class Claim(NamedTuple):
     says: str
     side: Literal[">", "<"]
     margin: float
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Part, ...]
     needs: Callable[[Scale], tuple[str, ...]] = lambda scale: scale.operators
     games: tuple[str, ...] = ()
 
@@ -54,6 +54,11 @@ def _operators(*names: str) -> Callable[[Scale], tuple[str, ...]]:
     return lambda scale: tuple(spec for name in names for spec in candidates(scale, name))
 
 
+def _all_and(name: str) -> Callable[[Scale], tuple[str, ...]]:
+    """Need all operators, for the best of them makes the scale, and an arm beside them."""
+    return lambda scale: (*scale.operators, *candidates(scale, name))
+
+
 def _score(summary: str, first: str, second: str) -> Part:
     """Compare scores of two arms; all operators are needed, for the best of them makes the scale."""
 
@@ -62,6 +67,16 @@ def _score(summary: str, first: str, second: str) -> Part:
         return (pick(first).of(scores) - pick(second).of(scores)) / results.score_scale[:, None]
 
     return Part(f"{summary} score, {first} minus {second}".replace("learning score", "learning"), difference)
+
+
+def _against_exploration(first: str, second: str) -> Part:
+    """Compare final scores of an arm with one that explores by a policy of the same parameter."""
+
+    def difference(results: Results, pick: Pick, _: str) -> np.ndarray:
+        ours = pick(first)
+        return (ours.of(results.final) - alike(ours, second).of(results.final)) / results.score_scale[:, None]
+
+    return Part(f"final score, {first} minus {second} of the same parameter", difference)
 
 
 def _above_smallest(results: Results, pick: Pick, _: str) -> np.ndarray:
@@ -230,9 +245,27 @@ CLAIMS = (
         _operators("DQN", "S-DQN"),
         games=("asterix",),
     ),
-    Claim("cooling", "logarithmic cooling of tau gains nothing (section 4)", "<", 0.1),
-    Claim("not-exploration", "the gain comes from the target, not from exploration (sections 4 and 5)", ">", 0),
-    Claim("mellowmax-exploration", "exploring by mellowmax's policy does much worse (footnote 3)", ">", 0.1),
+    Claim(
+        "cooling",
+        "logarithmic cooling of tau gains nothing (section 4)",
+        *("<", 0.1),
+        (_score("final", "cooled softmax", "S-DQN"),),
+        _all_and("cooled softmax"),
+    ),
+    Claim(
+        "not-exploration",
+        "the gain comes from the target, not from exploration (sections 4 and 5)",
+        *(">", 0),
+        (_against_exploration("S-DQN", "exploring max"),),
+        _all_and("exploring max"),
+    ),
+    Claim(
+        "mellowmax-exploration",
+        "exploring by mellowmax's policy does much worse (footnote 3)",
+        *(">", 0.1),
+        (_against_exploration("mellowmax", "exploring mellowmax"),),
+        _all_and("exploring mellowmax"),
+    ),
 )
 """All claims, in the order of the page."""
 

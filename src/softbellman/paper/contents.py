@@ -25,7 +25,7 @@ def contents(results: Results, records: Records | None) -> dict[str, Any]:
         "title": f"The paper, figure by figure: {scale.name}",
         "first": first_sentence(results, verdicts),
         "scale": scale,
-        "missing": results.missing(scale.operators),
+        "missing": results.missing(scale.arms),
         "level": f"{LEVEL:.2%}",
         "verdicts": [_verdict(verdict) for verdict in verdicts],
         "sections": [_section(view, results) for view in VIEWS.values()],

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from softbellman import operators as ops
 from softbellman.arguments import nearest
-from softbellman.config import Config, decisive, preset, with_settings
+from softbellman.config import Config, as_arm, decisive, preset, with_settings
 from softbellman.study.store import Study, study_in
 
 if TYPE_CHECKING:
@@ -17,6 +16,11 @@ if TYPE_CHECKING:
 
 PAPERS_PARAMETERS = (1, 5, 10)
 """The paper's grid of tau and omega."""
+
+COOLED = "softmax(1), controller=spread_cooling(1)"
+EXPLORING_MAX = "max, exploration=boltzmann({:g})"
+EXPLORING_MELLOWMAX = "mellowmax({0:g}), exploration=policy(mellowmax({0:g}))"
+"""Arms beside the grid's operators: softmax cooled as in the authors' code, and operators that explore by a policy."""
 
 
 class Scale(NamedTuple):
@@ -27,7 +31,7 @@ class Scale(NamedTuple):
         summary: one line.
         environments: names of the environments.
         parameters: the grid of tau and omega, increasing.
-        seeds: the seeds of each operator in each environment.
+        seeds: the seeds of each arm in each environment.
         preset: name of the preset.
         settings: values by dotted name in place of the preset's.
         final_phases: how many of the last test phases a final score is the mean of.
@@ -52,8 +56,13 @@ class Scale(NamedTuple):
         return operators(self.parameters)
 
     @property
+    def arms(self) -> tuple[str, ...]:
+        """The operators, then the arms that explore by a policy of their own, and softmax cooled."""
+        return (*self.operators, *explorers(self.parameters))
+
+    @property
     def config(self) -> Config:
-        """The configuration of every run."""
+        """The configuration of every run but for what an arm says."""
         return with_settings(preset(self.preset).config, self.settings)
 
     @property
@@ -89,6 +98,17 @@ def operators(parameters: Iterable[float]) -> tuple[str, ...]:
     return ("max", "double(max)", *(grid.format(number) for grid in grids for number in parameters))
 
 
+def explorers(parameters: Iterable[float]) -> tuple[str, ...]:
+    """List the arms that tell what is due to exploration, and to cooling.
+
+    >>> explorers([5])[1:]
+    ('max, exploration=boltzmann(5)', 'mellowmax(5), exploration=policy(mellowmax(5))')
+    """
+    grids = (EXPLORING_MAX, EXPLORING_MELLOWMAX)
+    parameters = tuple(parameters)
+    return (COOLED, *(grid.format(number) for grid in grids for number in parameters))
+
+
 _SMOKE = Scale(
     name="smoke",
     summary="MinAtar's breakout, 4,000 agent steps: shows in a minute or two that all of it works, decides nothing",
@@ -117,7 +137,7 @@ _SMOKE = Scale(
 )
 _LAPTOP = Scale(
     name="laptop",
-    summary="three games of MinAtar that the paper has too, 600,000 agent steps, 5 seeds: 300 runs",
+    summary="three games of MinAtar that the paper has, 600,000 agent steps, 5 seeds: 300 runs, 195 on exploration",
     environments=("minatar/breakout", "minatar/asterix", "minatar/seaquest"),
     parameters=(1, 5, 10, 30, 100, 300),
     seeds=(10, 11, 12, 13, 14),
@@ -132,7 +152,7 @@ _LAPTOP = Scale(
 )
 _FULL = Scale(
     name="full",
-    summary="the paper's six games of Atari, 50,000,000 agent steps, 5 seeds: 330 runs",
+    summary="the paper's six games of Atari, 50,000,000 agent steps, 5 seeds: 330 runs, 210 on exploration",
     environments=tuple(
         f"atari/{game}" for game in ("qbert", "ms_pacman", "crazy_climber", "breakout", "asterix", "seaquest")
     ),
@@ -184,15 +204,15 @@ def plan_runs(scale: Scale, specs: Collection[str], study: Study | None) -> "Com
     from softbellman.running.comparison import prepare
 
     wanted = {*specs, *(study.operators if study else ())}
-    chosen = [ops.parse(spec) for spec in scale.operators if spec in wanted]
+    chosen = [as_arm(spec) for spec in scale.arms if spec in wanted]
     return prepare(scale.environments, chosen, scale.seeds, scale.config)._replace(only=frozenset(specs))
 
 
 def _faults(scale: Scale, study: Study) -> list[str]:
     """Say in what a study is none of a scale: it may lack runs, and have no others."""
     faults = []
-    for name in ("environments", "operators", "seeds"):
-        strange = [str(value) for value in getattr(study, name) if value not in getattr(scale, name)]
+    for name, allowed in (("environments", scale.environments), ("operators", scale.arms), ("seeds", scale.seeds)):
+        strange = [str(value) for value in getattr(study, name) if value not in allowed]
         faults += [f"{name} {', '.join(strange)}"] if strange else []
     there, asked = ({"loop.steps": c.loop.steps} | decisive(c) for c in (study.config, scale.config))
     changed = [name for name in asked if asked[name] != there[name]]

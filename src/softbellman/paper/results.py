@@ -52,11 +52,11 @@ class Results(NamedTuple):
     """Measurements of the runs of a scale.
 
     Attributes:
-        scale: the scale; its games, operators and seeds are the axes.
-        states: `[game, operator, seed]` how each run stands, as `study.scores.Scores.states`.
-        columns: of `metrics.csv`, by name, `[game, operator, seed, phase]`; NaN of runs that did not finish.
+        scale: the scale; its games, arms and seeds are the axes.
+        states: `[game, arm, seed]` how each run stands, as `study.scores.Scores.states`.
+        columns: of `metrics.csv`, by name, `[game, arm, seed, phase]`; NaN of runs that did not finish.
         random: `[game]` the random policy's mean score; NaN if it is not known.
-        final: `[game, operator, seed]` mean score of the last phases; NaN: the run does not count.
+        final: `[game, arm, seed]` mean score of the last phases; NaN: the run does not count.
         maximum: likewise, best test phase.
         learning: likewise, mean of all phases.
     """
@@ -71,7 +71,7 @@ class Results(NamedTuple):
 
     @property
     def counted(self) -> np.ndarray:
-        """`[game, operator, seed]` which runs count."""
+        """`[game, arm, seed]` which runs count."""
         return (self.states == "finished") | (self.states == "diverged")
 
     @property
@@ -89,8 +89,8 @@ class Results(NamedTuple):
         return mean(values[..., end - self.scale.final_phases : end])
 
     def of(self, spec: str, values: np.ndarray) -> np.ndarray:
-        """Return what an operator has of `[game, operator, ...]`."""
-        return values[:, self.scale.operators.index(spec)]
+        """Return what an arm has of `[game, arm, ...]`."""
+        return values[:, self.scale.arms.index(spec)]
 
     @property
     def score_scale(self) -> np.ndarray:
@@ -98,7 +98,8 @@ class Results(NamedTuple):
 
         A negative scale would change signs: where no operator plays better than random actions, none is compared.
         """
-        best = np.max(mean(self.final), axis=1, initial=-np.inf, where=~np.isnan(mean(self.final)))
+        means = mean(self.final[:, : len(self.scale.operators)])
+        best = np.max(means, axis=1, initial=-np.inf, where=~np.isnan(means))
         return np.where(best > self.random, best - self.random, np.nan)
 
     @property
@@ -108,32 +109,28 @@ class Results(NamedTuple):
         return np.where(found > 0, found, np.nan)
 
     def missing(self, specs: Collection[str], games: Sequence[int] | None = None) -> Missing:
-        """Say which runs of some operators do not count, in some games, by default all."""
+        """Say which runs of some arms do not count, in some games, by default all."""
         rows = range(len(self.scale.games)) if games is None else games
-        places = [self.scale.operators.index(spec) for spec in self.scale.operators if spec in specs]
+        places = [place for place, spec in enumerate(self.scale.arms) if spec in specs]
         cells = [(game, place, seed) for place in places for game in rows for seed in range(len(self.scale.seeds))]
         lacking = [cell for cell in cells if not self.counted[cell]]
         each = len(rows) * len(self.scale.seeds)
         alike: dict[int, list[str]] = {}
         for place in places:
-            alike.setdefault(sum(cell[1] == place for cell in lacking), []).append(self.scale.operators[place])
+            alike.setdefault(sum(cell[1] == place for cell in lacking), []).append(self.scale.arms[place])
         text = "; ".join(f"{n} of {each} of {_shortly(named)}" for n, named in sorted(alike.items()) if n)
         return Missing(len(lacking), len(cells), text, self._hours(lacking))
 
     def hours(self, specs: Collection[str]) -> float | None:
-        """Compute the hours of one worker that the runs of some operators took; None if none has ended."""
+        """Compute the hours of one worker that the runs of some arms took; None if none has ended."""
         cells = [
-            (game, place, seed)
-            for game, place, seed in np.argwhere(self.counted)
-            if self.scale.operators[place] in specs
+            (game, place, seed) for game, place, seed in np.argwhere(self.counted) if self.scale.arms[place] in specs
         ]
         return self._hours(cells) if cells else None
 
     def _hours(self, cells: Sequence[Sequence[int]]) -> float | None:
         """Estimate the hours of one worker that runs take, from those of the same game that ended, else of all."""
-        paces = [
-            _seconds_each(self.columns["seconds"][game, :, :, -1], self.scale.operators) for game in range(len(self))
-        ]
+        paces = [_seconds_each(self.columns["seconds"][game, :, :, -1], self.scale.arms) for game in range(len(self))]
         known = [pace for pace in paces if pace is not None]
         if not known:
             return None
@@ -150,7 +147,7 @@ def read(scale: Scale, records: Records | None) -> Results:
     Raises:
         ValueError: if a run's metrics can't be read.
     """
-    shape = len(scale.games), len(scale.operators), len(scale.seeds)
+    shape = len(scale.games), len(scale.arms), len(scale.seeds)
     states = np.full(shape, "not begun", dtype=object)
     columns = {name: np.full((*shape, scale.phases), np.nan) for name in COLUMNS}
     final, maximum, learning = (np.full(shape, np.nan) for _ in range(3))
@@ -159,7 +156,7 @@ def read(scale: Scale, records: Records | None) -> Results:
         run = record.run
         cell = (
             scale.environments.index(run.environment),
-            scale.operators.index(run.operator),
+            scale.arms.index(run.operator),
             scale.seeds.index(run.seed),
         )
         states[cell] = record.state

@@ -1,16 +1,16 @@
-"""Tables 1, 2 and A1: scores by tau, by operator, and the tau that is best, ours beside the paper's.
+"""Tables 1, 2 and A1, and of exploration: scores by tau, by operator, the best tau, ours beside the paper's.
 
 Where the paper is silent both readings are given: `mean sd` is the deviation of the runs' means over seeds, `sd all`
 that of all last phases of all seeds; `mean` is of the last phases, `best` of each run's best phase.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from softbellman.operators.spec import numbers
-from softbellman.paper.arms import ARMS, PAPERS, WHOLE, candidates, choose, readings
+from softbellman.paper.arms import ARMS, PAPERS, WHOLE, Arm, alike, candidates, choose, readings, take
 from softbellman.paper.expected import TABLE_1, TABLE_2, TABLE_A1, Score
 from softbellman.paper.figures.panels import Panel
 from softbellman.paper.results import Results, deviation, mean
@@ -62,6 +62,16 @@ def table_a1(results: Results) -> list[dict[str, Any]]:
     return rows
 
 
+def exploration(results: Results) -> list[dict[str, Any]]:
+    """Tabulate scores of softmax and mellowmax in the target, in exploration instead, and of softmax cooled."""
+    rows = []
+    for game, name in enumerate(results.scale.games):
+        for arm in _explored(results):
+            label = {"game": name, "method": arm.name, "operators": arm.described(game)}
+            rows.append(label | _scores(results, game, arm.operators[game]))
+    return rows
+
+
 def panels_1(results: Results) -> list[list[Panel]]:
     """Draw scores over tau, a panel for each game."""
     return [[Panel(_called(name), _by_tau(results, game)) for game, name in enumerate(results.scale.games)]]
@@ -75,6 +85,27 @@ def panels_2(results: Results) -> list[list[Panel]]:
 def panels_a1(results: Results) -> list[list[Panel]]:
     """Draw mean scores over tau for S-DQN and S-DDQN, whose maximum is the tau chosen."""
     return [[Panel(_called(name), _both_by_tau(results, game)) for game, name in enumerate(results.scale.games)]]
+
+
+def panels_exploration(results: Results) -> list[list[Panel]]:
+    """Draw scores of the same arms, a panel for each game."""
+    return [[Panel(_called(name), _by_arm(results, game)) for game, name in enumerate(results.scale.games)]]
+
+
+def _explored(results: Results) -> list[Arm]:
+    softmax, mellowmax = (take(results, name) for name in ("S-DQN", "mellowmax"))
+    exploring = alike(softmax, "exploring max"), alike(mellowmax, "exploring mellowmax")
+    return [take(results, "DQN"), softmax, exploring[0], take(results, "cooled softmax"), mellowmax, exploring[1]]
+
+
+def _by_arm(results: Results, game: int) -> Any:
+    def draw(axis: Any) -> None:
+        arms = _explored(results)
+        _errors(axis, np.arange(len(arms)), [arm.of(results.final)[game] for arm in arms], "ours", look(0).line)
+        axis.set(ylabel="test score, last phases", xlim=(-0.5, len(arms) - 0.5))
+        axis.set_xticks(np.arange(len(arms)), [arm.name.replace(" ", "\n") for arm in arms], fontsize="x-small")
+
+    return draw
 
 
 def _by_tau(results: Results, game: int) -> Any:
@@ -150,10 +181,10 @@ def _choices(results: Results, game: int, arm: str) -> list[tuple[str, str, Any]
     return rows
 
 
-def _scores(results: Results, game: int, specs: Sequence[str | None], theirs: Score) -> dict[str, Any]:
-    """Summarise the runs of a row, one operator for each seed."""
+def _scores(results: Results, game: int, specs: Iterable[str | None], theirs: Score | None = None) -> dict[str, Any]:
+    """Summarise the runs of a row, one arm for each seed, beside the paper's mean and deviation if it is given."""
     phases = results.columns["test_return"][..., -results.scale.final_phases :]
-    cells = [(game, results.scale.operators.index(spec), seed) for seed, spec in enumerate(specs) if spec is not None]
+    cells = [(game, results.scale.arms.index(spec), seed) for seed, spec in enumerate(specs) if spec is not None]
     final, best = (np.array([values[cell] for cell in cells]) for values in (results.final, results.maximum))
     return {
         "runs": int((~np.isnan(final)).sum()),
@@ -162,8 +193,7 @@ def _scores(results: Results, game: int, specs: Sequence[str | None], theirs: Sc
         "sd all": deviation(np.array([phases[cell] for cell in cells])),
         "best": float(mean(best)),
         "best sd": deviation(best),
-        "paper": theirs[0],
-        "paper sd": theirs[1],
+        **({} if theirs is None else {"paper": theirs[0], "paper sd": theirs[1]}),
     }
 
 
