@@ -43,7 +43,7 @@ def test_another_family_has_the_parameters_that_were_chosen(results):
     arm = take(results, "S-DQN")
     other = alike(arm, "exploring max")
     assert other.operators.tolist() == [
-        [spec.replace("softmax", "max, exploration=boltzmann") for spec in row] for row in arm.operators.tolist()
+        [f"max, exploration=policy({spec})" for spec in row] for row in arm.operators.tolist()
     ]
     assert np.isnan(other.of(results.final)).all()  # none of them has run
 

@@ -31,8 +31,8 @@ MEASURED = {
     "double(softmax(300))": (4.5, 6.0, 0.1, 0.3),
     "mellowmax(100)": (10.0, 5.0, 0.2, 0.2),
     COOLED: (9.0, 5.0, 0.2, 0.2),
-    "max, exploration=boltzmann(30)": (6.0, 5.0, 0.2, 0.2),
-    "max, exploration=boltzmann(100)": (20.0, 5.0, 0.2, 0.2),
+    "max, exploration=policy(softmax(30))": (6.0, 5.0, 0.2, 0.2),
+    "max, exploration=policy(softmax(100))": (20.0, 5.0, 0.2, 0.2),
     "mellowmax(100), exploration=policy(mellowmax(100))": (4.0, 5.0, 0.2, 0.2),
     "": (3.5, 2.0, 0.2, 0.2),
 }

@@ -136,3 +136,7 @@ def test_figures_that_need_no_run_may_be_there_before_the_study(tmp_path):
     (tmp_path / "notes.txt").touch()
     with pytest.raises(ValueError, match="nothing is overwritten"):
         require_new(tmp_path)
+
+
+def test_arms_are_called_as_a_study_calls_them():
+    assert [arm.name for arm in plan_runs(SMOKE, SMOKE.arms, None).arms] == list(SMOKE.arms)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 PAPERS_PARAMETERS = (1, 5, 10)
 """The paper's grid of tau and omega."""
 
-COOLED = "softmax(1), controller=spread_cooling(1)"
-EXPLORING_MAX = "max, exploration=boltzmann({:g})"
+COOLED = "softmax(1), controller=spread_cooling"
+EXPLORING_MAX = "max, exploration=policy(softmax({:g}))"
 EXPLORING_MELLOWMAX = "mellowmax({0:g}), exploration=policy(mellowmax({0:g}))"
 """Arms beside the grid's operators: softmax cooled as in the authors' code, and operators that explore by a policy."""
 
@@ -102,7 +102,7 @@ def explorers(parameters: Iterable[float]) -> tuple[str, ...]:
     """List the arms that tell what is due to exploration, and to cooling.
 
     >>> explorers([5])[1:]
-    ('max, exploration=boltzmann(5)', 'mellowmax(5), exploration=policy(mellowmax(5))')
+    ('max, exploration=policy(softmax(5))', 'mellowmax(5), exploration=policy(mellowmax(5))')
     """
     grids = (EXPLORING_MAX, EXPLORING_MELLOWMAX)
     parameters = tuple(parameters)
