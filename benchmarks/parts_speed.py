@@ -5,7 +5,7 @@
 
 Every arm has a loop in this process, compiled and filled first. In each round every loop trains for the same steps, the
 plain one before each of the others, so that a machine that slows down favours neither; a ratio is of two that follow
-each other, and its median counts. Writes parts_speed.{csv,json} into the folder --out.
+each other, and its median counts. Writes a CSV and a JSON, named after the families, into the folder --out.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def main() -> None:
                   f"({min(ratios):.3f} to {max(ratios):.3f})", flush=True)  # fmt: skip
     settings = {"families": options.families, "rounds": options.rounds, "smoke": options.smoke}
     facts = provenance("parts_speed.py", settings, started) | {"busy_cores_before": busy, "time_over_plain": medians}
-    write_results(options.out / "parts_speed.csv", COLUMNS, rows, facts)
+    write_results(options.out / f"parts_speed_{'_'.join(options.families)}.csv", COLUMNS, rows, facts)
 
 
 if __name__ == "__main__":

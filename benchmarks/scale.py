@@ -142,6 +142,8 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=1000)
     parser.add_argument("--out", type=Path, help="a directory for scale.json")
     asked = parser.parse_args()
+    if asked.folder is not None and not asked.folder.is_dir():
+        parser.error(f"--folder {asked.folder} is no directory; name one of the file system to measure")
     with tempfile.TemporaryDirectory(dir=asked.folder) as name:
         folder, found = Path(name), {"load of the machine before": os.getloadavg()[0], "provenance": provenance()}
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores before")

@@ -1,5 +1,6 @@
 """What every test of an integration needs: the operators tried, and their values by formulas of NumPy alone."""
 
+import importlib.util
 import re
 import warnings
 from pathlib import Path
@@ -10,6 +11,14 @@ import pytest
 from softbellman import operators as ops
 
 TRIED = ["softmax(5)", "double(mellowmax(5))"]
+
+
+def example(name):
+    """The module of a file of examples/."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def bootstrap(spec, q, selector):

@@ -1,27 +1,19 @@
 """The example in the manner of CleanRL: it runs, learns, and its target is ours."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from .probes import TRIED, bootstrap, needs, same
+from .probes import TRIED, bootstrap, example, needs, same
 
 pytestmark = pytest.mark.torch
 needs("torch")
 
 import torch  # noqa: E402
 
-SOURCE = Path(__file__).parents[2] / "examples" / "cleanrl_dqn.py"
 
-
-@pytest.fixture(scope="module")
-def example():
-    spec = importlib.util.spec_from_file_location("cleanrl_dqn", SOURCE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module", name="example")
+def _example():
+    return example("cleanrl_dqn")
 
 
 def args(example, spec, steps):

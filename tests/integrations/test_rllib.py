@@ -149,6 +149,15 @@ def test_distributions_that_are_asked_for_afterwards_are_refused_with_the_first_
         )
 
 
+def test_another_double_q_that_is_asked_for_afterwards_is_refused_with_the_first_update():
+    chosen = use_operator(config(), "double(max)").training(double_q=False)
+    learner = OperatorLearner.__new__(OperatorLearner)
+    with pytest.raises(ValueError, match=r"^double_q must be True for double\(max\); call use_operator last"):
+        learner.compute_loss_for_module(
+            fwd_out={QF_TARGET_NEXT_PREDS: torch.zeros(2, 3)}, config=chosen, batch={}, module_id="one"
+        )
+
+
 def test_what_the_page_shows_is_a_configuration():
     names = {}
     exec(shown("RLlib").replace("algorithm = config.build_algo()\n", ""), names)

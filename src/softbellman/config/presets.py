@@ -181,7 +181,7 @@ _MINATAR = _derived(
 _QUICK_MINATAR = _derived(
     _MINATAR,
     "quick-minatar",
-    "The same with an update every 4 steps, as on Atari: 1 million steps, for comparisons of many runs.",
+    "MinAtar's example agent with an update every 4 steps, as on Atari: 1 million steps, for comparisons of many runs.",
     {
         "learner.update_period_steps": (4, _HERE),
         "loop.steps": (1_000_000, _HERE),

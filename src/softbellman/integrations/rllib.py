@@ -27,6 +27,8 @@ class OperatorLearner(DQNTorchLearner):
         """Computes the library's loss; values of -inf are of illegal actions."""
         op, q = config.learner_config_dict[_OPERATOR], fwd_out[QF_TARGET_NEXT_PREDS]
         _require_values(config)
+        if config.double_q != heeds_selector(op):
+            raise ValueError(f"double_q must be {heeds_selector(op)} for {op}; call use_operator last, which sets it")
         if not hasattr(self, "_usable"):
             self._usable = usable(op, q.shape[-1])
         legal = q > -math.inf

@@ -8,8 +8,9 @@ import numpy as np
 from softbellman.analysis.sweeps import Point, Sweep
 from softbellman.report.pictures import Panel, look, panels, tidy
 
-DRAWN = ("test_return", "overestimation", "gradient_norm", "action_gap")
+DRAWN = ("test_return", "overestimation", "gradient_norm", "action_gap", "value_error", "value_bias", "policy_loss")
 """The quantities, by their columns: what a parameter is chosen for, and what tells why."""
+MOST_TICKS = 8  # of parameters that are each named on an axis
 
 
 class Beside(NamedTuple):
@@ -60,13 +61,16 @@ def draw_sweeps(
         if point.interval is not None:
             axis.axhspan(*point.interval, color="0.5", alpha=0.12, linewidth=0)
         means.append(np.array([point.mean]))
-    parameters = np.concatenate([sweep.parameters for _, sweep in found])
+    parameters = np.unique(np.concatenate([sweep.parameters for _, sweep in found]))
     axis.set_xscale("log" if parameters.min() > 0 else "symlog")
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    named = parameters[:: -(-len(parameters) // MOST_TICKS)]
+    axis.set_xticks(named, [f"{value:g}" for value in named])
+    axis.minorticks_off()
     axis.set(xlabel="parameter", ylabel=panel.drawn.label)
     if beside is not None and beside.gap > 0 and parameters.min() > 0:
-        upper = axis.secondary_xaxis("top", functions=(lambda x: x * beside.gap, lambda x: x / beside.gap))
-        upper.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        upper = axis.secondary_xaxis("top")
+        upper.set_xticks(named, [f"{value * beside.gap:.2g}" for value in named])
+        upper.minorticks_off()
         upper.set_xlabel(f"parameter times the action gap of {beside.operator}, {beside.gap:.2g}", fontsize="small")
     tidy(axis)
     axis.legend(frameon=False, fontsize="small")

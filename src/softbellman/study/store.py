@@ -307,7 +307,8 @@ def find_run(
     if len(matching) == 1:
         return study, matching[0]
     if (environment, arm, seed) == (None, None, None):
-        names = ", ".join(str(run.path) for run in (below or study.runs)[:_SHOWN])
+        runs = below or study.runs
+        names = ", ".join(str(run.path) for run in runs[:_SHOWN]) + ", ..." * (len(runs) > _SHOWN)
         raise ValueError(f"{path} holds {len(below)} runs; {remedy}: {names}")
     asked = {"environment": environment, "arm": arm, "seed": seed}.items()
     chosen = ", ".join(f"{name} {value}" for name, value in asked if value is not None)

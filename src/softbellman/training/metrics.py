@@ -213,7 +213,7 @@ MEASURES: tuple[Measure, ...] = (
         Panel(
             "Value bias",
             "max Q minus max Q*",
-            "How far the best values lie above the exact optimal ones.",
+            "How far the best values lie above the exact optimal ones; below 0, beneath.",
             reference=0.0,
         ),
     ),

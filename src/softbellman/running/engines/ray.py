@@ -31,6 +31,7 @@ RATE = 200  # replies that the driver takes in a second: with more groups at onc
 LOSSES = 10  # times that a group's machine may be lost at one checkpoint before the group counts as what is at fault
 CLIENT = "ray://"
 _REMEDY = "`ray start --head` begins a cluster, and says its address"
+_TOKEN = "set RAY_AUTH_MODE and RAY_AUTH_TOKEN here as on the cluster's machines; see docs/scale.md"
 
 
 class Ray:
@@ -107,7 +108,8 @@ class Ray:
                 ray.init(**options)
         except Exception as error:
             said = in_a_line(error)
-            raise ValueError(f"engine {self.spec}: no cluster could be joined: {said}; {_REMEDY}") from error
+            remedy = _TOKEN if "token" in str(error).lower() else _REMEDY
+            raise ValueError(f"engine {self.spec}: no cluster could be joined: {said}; {remedy}") from error
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, before)
