@@ -116,10 +116,11 @@ def network_kind(settings: NetworkSettings, obs_shape: tuple[int, ...]) -> str:
     """
     shape = tuple(obs_shape)
     are_planes = len(shape) == 3 and shape[:2] == _BOARD
+    remedy = "try auto, or a preset for such environments"
     if settings.kind == "nature_cnn" and shape != _PIXELS:
-        raise ValueError(f"network.kind nature_cnn takes observations of shape {_PIXELS}, not {shape}; try auto")
+        raise ValueError(f"network.kind nature_cnn takes observations of shape {_PIXELS}, not {shape}; {remedy}")
     if settings.kind == "minatar_cnn" and not are_planes:
-        raise ValueError(f"network.kind minatar_cnn takes planes of {_BOARD}, not {shape}; try auto")
+        raise ValueError(f"network.kind minatar_cnn takes planes of {_BOARD}, not {shape}; {remedy}")
     if settings.kind != "auto":
         return settings.kind
     if shape != _PIXELS and not are_planes and len(shape) > 1:
