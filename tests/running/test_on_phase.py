@@ -54,7 +54,7 @@ def contents(study):
     found = {}
     for run in study.runs:
         table = study.metrics()
-        found |= {name: column.tolist() for name, column in table.items() if name != "seconds"}
+        found |= {name: column.tobytes() for name, column in table.items() if name != "seconds"}
         for name in ("best", "final"):
             found[f"{run}/{name}"] = (run.path / f"{name}.safetensors").read_bytes()
     return found

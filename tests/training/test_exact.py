@@ -77,8 +77,8 @@ def test_an_environment_that_is_no_finite_mdp_has_none():
 
 def test_a_run_writes_them_and_they_are_small_in_the_end(tmp_path):
     values = TINY | {
-        "loop.steps": 4_000,
-        "loop.epoch_steps": 1_000,
+        "loop.steps": 2_000,
+        "loop.epoch_steps": 500,
         "learner.gamma": 0.5,
         "learner.learning_rate": 0.01,
     }
@@ -90,6 +90,3 @@ def test_a_run_writes_them_and_they_are_small_in_the_end(tmp_path):
     assert (losses >= -1e-9).all() and losses[-1] == pytest.approx(0, abs=1e-9)
     page = study.report(tmp_path / "page").read_text()
     assert "exact optimal ones" in page and "How much the greedy policy loses" in page
-    game, _ = trained(tmp_path / "game", "gym/CartPole-v1", "classic-control", "max", [0], TINY)
-    assert np.isnan(Records.read(game).runs[0].column("value_error")).all()
-    assert "exact optimal ones" not in game.report(tmp_path / "other").read_text()

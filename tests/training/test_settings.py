@@ -24,6 +24,11 @@ def test_the_defaults_and_the_smallest_settings_pass():
     check(replace(LEARNER, gamma=0.0, epsilon_decay_steps=0, reward_clip=None), replace(LOOP, test_episodes=1))
 
 
+def test_when_tests_are_is_said():
+    assert replace(LOOP, steps=100, epoch_steps=30).tested == "every 30 agent steps"
+    assert replace(LOOP, steps=30, epoch_steps=30).tested == replace(LOOP, steps=9).tested == "once, at the end"
+
+
 @pytest.mark.parametrize(
     ("field", "value", "allowed"),
     [

@@ -107,7 +107,8 @@ def collect(
                 states[cell] = "without a score"
     label = SUMMARIES[summary]
     if summary == "last_10" and phases and max(phases) < LAST_PHASES:
-        label = f"mean of all {max(phases)} test phases"  # a run with fewer still is one that has not ended
+        most = max(phases)  # a run with fewer still is one that has not ended
+        label = f"mean of all {most} test phases" if most > 1 else "the only test phase"
     return Scores(values, games, operators, seeds, states, f"{column.replace('_return', ' score')}, {label}")
 
 

@@ -25,7 +25,7 @@ def facts(records: Records) -> Iterator[tuple[str, str]]:
     yield "budget of a run", done if _steps(last) == loop.steps else f"{loop.steps:,} agent steps; done so far: {done}"
     games = "" if loop.test_episodes is None else f"{count(loop.test_episodes, 'game')}, in at most "
     tests = f"{games}{loop.test_steps:,} agent steps with epsilon {loop.test_epsilon:g}"
-    yield "tests", f"every {loop.epoch_steps:,} agent steps: {tests}"
+    yield "tests", f"{loop.tested}: {tests}"
     learning = [
         f"gamma {learner.gamma:g}",
         f"{learner.optimizer} with learning rate {learner.learning_rate:g}",

@@ -71,9 +71,9 @@ def draw_sweeps(
         upper = axis.secondary_xaxis("top")
         upper.set_xticks(named, [f"{value * beside.gap:.2g}" for value in named])
         upper.minorticks_off()
-        upper.set_xlabel(f"parameter times the action gap of {beside.operator}, {beside.gap:.2g}", fontsize="small")
+        upper.set_xlabel(f"parameter times the action gap of {beside.operator}, {beside.gap:.2g}", fontsize=10)
     tidy(axis)
-    axis.legend(frameon=False, fontsize="small")
+    axis.legend(frameon=False, fontsize=10)
     return _bounded(axis, np.concatenate(means), np.concatenate(ends))
 
 

@@ -89,7 +89,7 @@ class Plan(NamedTuple):
                 f"{loop.steps:,} agent steps, {frames:,} frames, {num_updates(learner, loop):,} updates",
             ),
             ("target", f"copied before updates 0, {period:,}, {2 * period:,}, ..."),
-            ("tests", f"every {loop.epoch_steps:,} agent steps: {tests}"),
+            ("tests", f"{loop.tested}: {tests}"),
             ("epsilon", f"{self._epsilon()}; {loop.test_epsilon:g} in tests"),
             ("memory", f"{self.replay_bytes:,} bytes for the replay{runs}"),
             ("checkpoints", self._checkpoints()),

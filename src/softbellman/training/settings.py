@@ -38,6 +38,11 @@ class LoopSettings:
     num_envs: int = 1
     block_width: int = 1
 
+    @property
+    def tested(self) -> str:
+        """Says when test phases are played."""
+        return f"every {self.epoch_steps:,} agent steps" if self.epoch_steps < self.steps else "once, at the end"
+
     def test_is_due(self, agent_steps: int, tested: int) -> bool:
         """Says if an epoch is over at `agent_steps` that is not among the `tested` ones; the last may be shorter."""
         whole, rest = divmod(agent_steps, self.epoch_steps)
