@@ -35,9 +35,10 @@ def blocks(language: str) -> list[str]:
 
 
 def commands() -> list[list[str]]:
-    """Lists the commands, with what makes them short."""
+    """Lists the commands, with what makes them short; not those whose comment says that they need another extra."""
     lines = "\n".join(blocks("bash")).replace("\\\n", " ").splitlines()
-    split = [shlex.split(line, comments=True) for line in lines if line.startswith("softbellman ")]
+    own = [line for line in lines if line.startswith("softbellman ") and "needs softbellman[" not in line]
+    split = [shlex.split(line, comments=True) for line in own]
     return [words + _added(" ".join(words[1:])) for words in split]
 
 

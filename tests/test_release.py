@@ -96,7 +96,8 @@ def test_commands_of_the_readme_are_tried_and_cut_short():
     readme = (ROOT / "README.md").read_text()
     shown = re.findall(r"^softbellman .*", readme, re.MULTILINE)
     tried = try_wheel.commands()
-    assert len(tried) == len(shown) > 10
+    left_out = [line for line in shown if "needs softbellman[" in line]
+    assert len(tried) == len(shown) - len(left_out) > 10 and len(left_out) == 1  # ONNX and PyTorch are extras
     for start, words in try_wheel.ADDED.items():
         assert any(" ".join(words) in " ".join(command) for command in tried), f"nothing begins with {start} any more"
     for command in tried:
