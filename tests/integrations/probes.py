@@ -21,6 +21,19 @@ def example(name):
     return module
 
 
+def require_example(name):
+    """Has an example learn CartPole, and refuse what it can't use."""
+    module = example(name)
+    _, returns = module.main(module.Args(operator="double(mellowmax(5))", steps=4_000))
+    assert np.mean(returns[-5:]) > np.mean(returns[:10])
+    for options, message in (
+        ({"operator": "softmx(5)"}, "Did you mean softmax"),
+        ({"env_id": "Pendulum-v1"}, "discrete"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            module.main(module.Args(**options))
+
+
 def bootstrap(spec, q, selector):
     """The value of one of `TRIED`, or of the library's own rules, `[B]`, in float64, without the operators."""
     q, selector = np.asarray(q, np.float64), np.asarray(selector, np.float64)

@@ -170,15 +170,17 @@ def _sweeps(records: Records, environment: str, folder: Path) -> list[Picture]:
     """Draws quantities of an environment against the parameter of families of operators, if there are any."""
     study, partial, made = records.study, under_way(records), []
     found = [(study.operators.index(sweep.operators[0]), sweep) for sweep in sweeps(study)]
-    first = study.operators[0]
-    for panel in drawn() if found else ():
+    if not found:
+        return []
+    first, beside = study.operators[0], None
+    if not any(first in sweep.operators for _, sweep in found):
+        beside = Beside(first, points(records, environment, "action_gap", partial=partial)[first].mean)
+    for panel in drawn():
         values = points(records, environment, panel.column, partial=partial)
         if not any(np.isfinite(values[name].mean) for _, sweep in found for name in sweep.operators):
             continue
-        gap = points(records, environment, "action_gap", partial=partial)[first].mean
-        beside = None if any(first in sweep.operators for _, sweep in found) else Beside(first, gap)
 
-        def draw(axis: Any, name: str, panel: Panel = panel, values: Any = values, beside: Any = beside) -> str:
+        def draw(axis: Any, name: str, panel: Panel = panel, values: Any = values) -> str:
             cut = draw_sweeps(axis, panel, found, values, beside)
             return "An interval that reaches the edge goes on beyond it." if cut else ""
 

@@ -85,6 +85,6 @@ def _bounded(axis: Any, means: np.ndarray, ends: np.ndarray) -> bool:
     margin = 0.6 * (known.max() - known.min()) or 0.5 * abs(known.max()) or 0.5
     low, high = known.min() - margin, known.max() + margin
     seen = ends[np.isfinite(ends)]
-    axis.set_ylim(max(low, min(seen.min(initial=np.inf), known.min()) - 0.05 * margin), None)
-    axis.set_ylim(None, min(high, max(seen.max(initial=-np.inf), known.max()) + 0.05 * margin))
+    bottom, top = min(seen.min(initial=np.inf), known.min()), max(seen.max(initial=-np.inf), known.max())
+    axis.set_ylim(max(low, bottom - 0.05 * margin), min(high, top + 0.05 * margin))
     return bool((seen < low).any() or (seen > high).any())

@@ -308,12 +308,15 @@ def find_run(
         return study, matching[0]
     if (environment, arm, seed) == (None, None, None):
         runs = below or study.runs
-        names = ", ".join(str(run.path) for run in runs[:_SHOWN]) + ", ..." * (len(runs) > _SHOWN)
-        raise ValueError(f"{path} holds {len(below)} runs; {remedy}: {names}")
+        raise ValueError(f"{path} holds {len(below)} runs; {remedy}: {_some([run.path for run in runs], ', ')}")
     asked = {"environment": environment, "arm": arm, "seed": seed}.items()
     chosen = ", ".join(f"{name} {value}" for name, value in asked if value is not None)
-    there = "; ".join(map(str, (matching or below)[:_SHOWN])) + "; ..." * (len(matching or below) > _SHOWN)
-    raise ValueError(f"{path} holds {len(matching)} runs with {chosen}; there are {there}")
+    raise ValueError(f"{path} holds {len(matching)} runs with {chosen}; there are {_some(matching or below, '; ')}")
+
+
+def _some(things: Sequence[Any], between: str) -> str:
+    """Lists the first of them, and says by dots that there are more."""
+    return between.join([*map(str, things[:_SHOWN]), *["..."] * (len(things) > _SHOWN)])
 
 
 def _spelled(arm: Any) -> str | None:

@@ -64,9 +64,9 @@ def table_a1(results: Results) -> list[dict[str, Any]]:
 
 def exploration(results: Results) -> list[dict[str, Any]]:
     """Tabulate scores of softmax and mellowmax in the target, in exploration instead, and of softmax cooled."""
-    rows = []
+    rows, arms = [], _explored(results)
     for game, name in enumerate(results.scale.games):
-        for arm in _explored(results):
+        for arm in arms:
             label = {"game": name, "method": arm.name, "operators": arm.described(game)}
             rows.append(label | _scores(results, game, arm.operators[game]))
     return rows
@@ -89,7 +89,8 @@ def panels_a1(results: Results) -> list[list[Panel]]:
 
 def panels_exploration(results: Results) -> list[list[Panel]]:
     """Draw scores of the same arms, a panel for each game."""
-    return [[Panel(_called(name), _by_arm(results, game)) for game, name in enumerate(results.scale.games)]]
+    arms = _explored(results)
+    return [[Panel(_called(name), _by_arm(results, arms, game)) for game, name in enumerate(results.scale.games)]]
 
 
 def _explored(results: Results) -> list[Arm]:
@@ -98,9 +99,8 @@ def _explored(results: Results) -> list[Arm]:
     return [take(results, "DQN"), softmax, exploring[0], take(results, "cooled softmax"), mellowmax, exploring[1]]
 
 
-def _by_arm(results: Results, game: int) -> Any:
+def _by_arm(results: Results, arms: Sequence[Arm], game: int) -> Any:
     def draw(axis: Any) -> None:
-        arms = _explored(results)
         _errors(axis, np.arange(len(arms)), [arm.of(results.final)[game] for arm in arms], "ours", look(0).line)
         axis.set(ylabel="test score, last phases", xlim=(-0.5, len(arms) - 0.5))
         axis.set_xticks(np.arange(len(arms)), [arm.name.replace(" ", "\n") for arm in arms], fontsize="x-small")
