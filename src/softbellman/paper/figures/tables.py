@@ -103,7 +103,7 @@ def _by_arm(results: Results, arms: Sequence[Arm], game: int) -> Any:
     def draw(axis: Any) -> None:
         _errors(axis, np.arange(len(arms)), [arm.of(results.final)[game] for arm in arms], "ours", look(0).line)
         axis.set(ylabel="test score, last phases", xlim=(-0.5, len(arms) - 0.5))
-        axis.set_xticks(np.arange(len(arms)), [arm.name.replace(" ", "\n") for arm in arms], fontsize="x-small")
+        axis.set_xticks(np.arange(len(arms)), [arm.name for arm in arms], fontsize="small", rotation=30, ha="right")
 
     return draw
 
