@@ -1,6 +1,11 @@
-"""Sockets blocked: a module `sitecustomize` for processes that may reach no other machine, and tell if they try to."""
+"""Sockets blocked, in processes that may reach no other machine, and tell if they try to."""
 
-OFFLINE = '''
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+_OFFLINE = '''
     import os, sys
 
     NEAR = ("127.", "::1", "localhost", "0.0.0.0", "::")
@@ -20,3 +25,10 @@ OFFLINE = '''
 
     sys.addaudithook(watch)
 '''
+
+
+def blocked(folder: Path) -> dict[str, str]:
+    """Gives the variables of such processes; an attempt leaves a file `reached` in the folder, which they need."""
+    (folder / "sitecustomize.py").write_text(textwrap.dedent(_OFFLINE))
+    path = os.pathsep.join([str(folder), *sys.path])
+    return os.environ | {"PYTHONPATH": path, "REACHED": str(folder / "reached")}

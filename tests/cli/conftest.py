@@ -1,13 +1,15 @@
 """A command line in an empty directory, and a run that was made on it."""
 
-import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from softbellman import cli
+
+from ..offline import blocked
 
 TINY = [
     *("--steps", "300", "--loop.epoch-steps", "150", "--loop.test-steps", "200", "--loop.held-out-states", "320"),
@@ -22,16 +24,21 @@ MAIN = "from softbellman.cli import main; main()"
 
 
 def run_alone(folder, *words, code=MAIN, hash_seed="1"):
-    """Runs a command line in a process and a directory of its own, which must succeed in silence; gives its output."""
-    process = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        cwd=folder,
-        env=os.environ | {"PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (process.returncode, process.stderr) == (0, "")
+    """Runs a command line in a process and a directory of its own; gives its output.
+
+    It must succeed in silence, and neither it nor a process that it starts may reach for another machine.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        process = subprocess.run(
+            [sys.executable, "-c", code, *words],
+            cwd=folder,
+            env=blocked(Path(place)) | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (process.returncode, process.stderr) == (0, "")
+        assert not (Path(place) / "reached").exists()
     return process.stdout
 
 
@@ -63,7 +70,7 @@ def softbellman(tmp_path, monkeypatch, capsys):
 def compared(tmp_path_factory):
     """A comparison on CartPole, made on the command line by processes of its own, and what was printed."""
     folder = tmp_path_factory.mktemp("compared")
-    return folder / "study", run_alone(folder, *COMPARE, "--out", "study")
+    return folder / "study", run_alone(folder, *COMPARE, "--log", "tensorboard", "--out", "study")
 
 
 @pytest.fixture(scope="session")

@@ -124,6 +124,10 @@ def gathered_on_host(story, script, ring, reach):
     return replay.gather(np.flatnonzero(replay.valid))
 
 
+write = jax.jit(device_replay.write)
+gather = jax.jit(device_replay.gather, static_argnums=(2, 3), static_argnames=("reach", "num_envs"))
+
+
 def gathered_on_device(story, script, ring, reach):
     capacity = ring * story.num_envs
     replay = device_replay.empty(capacity, (), np.int32, reach)
@@ -131,11 +135,11 @@ def gathered_on_device(story, script, ring, reach):
         obs = story.obs()
         actions, step = story.step(events)
         slot = jnp.int32(moment * story.num_envs % capacity)
-        replay = device_replay.write(replay, slot, jnp.asarray(obs), actions, jax.tree.map(jnp.asarray, step), GAMMA)
+        replay = write(replay, slot, obs, actions, step, GAMMA)
     written = len(script) * story.num_envs
     slots = jnp.arange(min(written, capacity))
     more = {"reach": reach, "num_envs": story.num_envs, "written": jnp.int32(written)}
-    batch = device_replay.gather(replay, slots, (), np.int32, **more)
+    batch = gather(replay, slots, (), np.int32, **more)
     return jax.tree.map(np.asarray, batch)
 
 

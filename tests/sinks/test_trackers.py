@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import json
-import os
 import sqlite3
 import struct
 import subprocess
@@ -14,7 +13,7 @@ import pytest
 
 from softbellman.study.store import Study
 
-from ..offline import OFFLINE
+from ..offline import blocked
 
 pytestmark = pytest.mark.trackers
 
@@ -60,14 +59,12 @@ def train(folder, sinks, rate="0.001"):
     """Trains two runs of three test phases in a process of its own, which can reach no other machine."""
     code = textwrap.dedent(TRAIN).replace("SINKS", repr(sinks)).replace("RATE", rate)
     (folder / "mysinks.py").write_text(textwrap.dedent(KILLER).replace("WAIT", "3" if "wandb" in sinks else "0"))
-    (folder / "sitecustomize.py").write_text(textwrap.dedent(OFFLINE))
-    path = os.pathsep.join([str(folder), *sys.path])
+    variables = blocked(folder)
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=folder,
-        env={name: value for name, value in os.environ.items() if not name.startswith(("WANDB", "MLFLOW", "TRACKIO"))}
-        | LOCAL
-        | {"PYTHONPATH": path, "REACHED": str(folder / "reached")},
+        env={name: value for name, value in variables.items() if not name.startswith(("WANDB", "MLFLOW", "TRACKIO"))}
+        | LOCAL,
         capture_output=True,
         text=True,
         check=False,

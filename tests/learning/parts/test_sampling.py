@@ -15,6 +15,8 @@ from softbellman.learning.sum_tree import WIDTH
 
 PRIORITISED = Prioritised()
 written_in_jax = jax.jit(PRIORITISED.written, static_argnames=("capacity",))
+drawn_in_jax = jax.jit(partial(PRIORITISED.draw, xp=jnp))
+learned_in_jax = jax.jit(partial(PRIORITISED.learned, xp=jnp))
 
 
 def words(seed, size=32):
@@ -117,12 +119,12 @@ def test_a_ring_on_the_device_and_one_on_the_host_are_kept_in_mind_alike(seed, c
         host, device = PRIORITISED.moved(host, moves), written_in_jax(device, jnp.int32(written), capacity)
         np.testing.assert_array_equal(leaves(host)[:capacity], leaves(device)[:capacity])
         numbers, density = PRIORITISED.draw(host, words(seed), stored, np)
-        others, same = jax.jit(partial(PRIORITISED.draw, xp=jnp))(device, words(seed), jnp.int32(stored))
+        others, same = drawn_in_jax(device, words(seed), jnp.int32(stored))
         np.testing.assert_array_equal(numbers, others)
         np.testing.assert_array_equal(density, same)
         priorities = rng.gamma(0.5, size=32).astype(np.float32)
         host = PRIORITISED.learned(host, numbers, priorities, np)
-        device = PRIORITISED.learned(device, others, jnp.asarray(priorities), jnp)
+        device = learned_in_jax(device, others, jnp.asarray(priorities))
         assert float(host.largest) == float(device.largest)
         rows = len(device.tree.sums)
         np.testing.assert_array_equal(host.tree.sums[:rows], np.asarray(device.tree.sums))
