@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+# Modules are compiled when they are first imported: all at once would take half of an installation's time.
+INSTALL := -m pip -qq --disable-pip-version-check install --no-compile
 PYTEST_ARGS ?=
 PYTHONS ?= $(PYTHON)
 DEMO_OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
@@ -88,7 +89,7 @@ clean: ## remove .venv and those on top of it, caches and what benchmarks built;
 # Each is made anew when pyproject.toml changes.
 $(VENV)/.ready-all $(VENV)/.ready-dev: $(VENV)/.ready-%: pyproject.toml | $(VENV)/.made
 	@echo "Installing softbellman[$*] into $(VENV); the first time takes a few minutes."
-	@$(PIP) install --editable ".[$*]"
+	@$(BIN)/python $(INSTALL) --editable ".[$*]"
 	@touch $@
 
 # Environments on top of .venv: libraries that ask for PyTorch, or for other versions than `dev` has, leave it as it is.
@@ -107,7 +108,7 @@ $(ON_TOP:%=$(VENV)-%/.ready): $(VENV)-%/.ready: $(VENV)/.ready-dev
 	@$(BIN)/python -m venv --clear $(VENV)-$*
 	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 	  > $$($(VENV)-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth
-	@$(VENV)-$*/bin/python -m pip -qq --disable-pip-version-check install $(MORE) --editable ".[$(EXTRAS)]"
+	@$(VENV)-$*/bin/python $(INSTALL) $(MORE) --editable ".[$(EXTRAS)]"
 	@touch $@
 
 $(VENV)/.made:
