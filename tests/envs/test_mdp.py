@@ -106,3 +106,17 @@ def test_its_picture_marks_the_state():
     assert picture.shape == (134, 402, 3) and picture.dtype == np.uint8
     marked = (picture != picture[0, 0]).any(axis=-1)
     assert marked[:, 134:268].all() and not marked[:, :134].any() and not marked[:, 268:].any()
+
+
+def test_the_picture_of_many_states_has_rows_of_ten():
+    picture = envs.make_device("mdp/garnet").screen(np.eye(50)[13])
+    assert picture.shape == (200, 400, 3)
+    rows, columns = np.nonzero((picture != picture[0, 0]).any(axis=-1))
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (40, 79, 120, 159)
+
+
+def test_what_is_no_state_is_told_from_states():
+    picture = MDPEnv("forest").screen(np.eye(12)[0])
+    assert picture.shape == (80, 400, 3)
+    colours = [tuple(picture[row, column]) for row, column in ((20, 20), (60, 60), (60, 100))]
+    assert len(set(colours)) == 3  # the current one, another, none

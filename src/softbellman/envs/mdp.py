@@ -14,7 +14,8 @@ from softbellman.envs.picture import painted
 from softbellman.tabular import FiniteMDP
 from softbellman.tabular.examples import EXAMPLES
 
-_COLOURS = {"here": (240, 228, 66)}
+_COLOURS = {"here": (240, 228, 66), "no state": (96, 96, 104)}
+_LONGEST_ROW = 10  # cells of a picture
 
 
 class _Tables(NamedTuple):
@@ -113,8 +114,11 @@ class MDPEnv(DeviceGame):
         return EXAMPLES[self.example](gamma=gamma), np.eye(*self.obs_shape, dtype=self.obs_dtype)
 
     def screen(self, obs: np.ndarray) -> np.ndarray:
-        """Draws a row of cells, one a state, with the current one marked."""
-        return painted(obs[None, :, None], ("here",), _COLOURS)
+        """Draws a cell for each state, row by row, the current one marked; what is left of the last row is grey."""
+        states, width = len(obs), min(len(obs), _LONGEST_ROW)
+        cells = np.zeros((-(-states // width) * width, 2), np.float32)
+        cells[:states, 0], cells[states:, 1] = obs, 1.0
+        return painted(cells.reshape(-1, width, 2), ("here", "no state"), _COLOURS)
 
     def describe(self) -> dict[str, Any]:
         """Returns everything that makes scores of two runs comparable or not."""
