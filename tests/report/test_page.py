@@ -122,6 +122,15 @@ def test_bands_and_single_seeds_are_shown_on_demand(browser, pages, width):
     assert browser.problems == []
 
 
+def test_bands_of_many_operators_are_hidden_at_first(browser, pages):
+    path, _ = pages("eleven operators, runs that did not end")
+    browser.open(path, 1280)
+    bands = HIDDEN.replace("${part}", ".band")
+    assert set(browser.value(bands)) == {True} and "Bands are hidden at first" in path.read_text()
+    browser.click('button[data-view="bands"]')
+    assert False in browser.value(bands)
+
+
 def test_an_operator_under_the_mouse_stands_out(browser, pages):
     browser.open(pages("three operators")[0], 1280)
     browser.point('button[data-operator="1"]')

@@ -21,6 +21,7 @@ LARGEST_FILM = 3_000_000  # bytes of a film that is still put into the page; a l
 LARGEST_FILMS = 30_000_000  # bytes of all of them
 RELOAD = 5  # seconds
 MANY = 4  # so many operators are named in the title
+MOST_BANDS = 8  # of so many operators bands can still be told apart
 
 
 class Picture(NamedTuple):
@@ -92,6 +93,7 @@ def render(
         style=made.loader.get_source(made, "page.css")[0],
         script=made.loader.get_source(made, "page.js")[0],
         operators=list(operators.values()),
+        bands=len(operators) <= MOST_BANDS,
         spread=any(row.counted > 1 for section in sections for row in section.found.rows),
         sections=[_section(section, operators, folder, limit) for section in sections],
         noun=noun_of(study.arms.values()),
@@ -172,7 +174,8 @@ def _seeds(found: Found) -> str:
     if most < BAND_SEEDS:
         return f"{lines}; from fewer than {BAND_SEEDS} no band is drawn, for it would fill the figure."
     few = f"; none is drawn from fewer than {BAND_SEEDS}" if min(counted.values()) < BAND_SEEDS else ""
-    return f"{lines}, its band a 95% interval, point by point{few}."
+    hidden = " Bands are hidden at first: so many would cover each other." if len(counted) > MOST_BANDS else ""
+    return f"{lines}, its band a 95% interval, point by point{few}.{hidden}"
 
 
 def _games(

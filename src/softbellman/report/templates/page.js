@@ -1,5 +1,5 @@
 "use strict";
-// Without this script the page shows all operators, with bands; it only adds the controls.
+// Without this script the page shows all operators, with bands unless there are many; it only adds the controls.
 const operators = [...document.querySelectorAll("button[data-operator]")];
 const parts = (number) => document.querySelectorAll(`svg [id*=".o${number}."]`);
 
