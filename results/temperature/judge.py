@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from softbellman.analysis.records import Records
+from softbellman.analysis.scores import final_phases
 from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, simultaneous_differences
 from softbellman.paper.verdicts import estimate
 from softbellman.study.store import Study
 
 HERE = Path(__file__).parent
-FINAL_PHASES = 3
 MARGIN = -0.05  # of best tau minus random: so much less is as good
 TAUS = tuple(f"softmax({tau})" for tau in (3, 10, 30, 100, 300, 1000))
 RULES = (
@@ -100,7 +100,8 @@ def read(study: Study) -> dict[str, Game]:
         game, seed = games[record.run.environment], list(study.seeds).index(record.run.seed)
         scores = game.scores.setdefault(record.run.operator, np.full(len(study.seeds), np.nan))
         if record.state == "finished":
-            scores[seed] = record.column("test_return")[-FINAL_PHASES:].mean()
+            tests = record.column("test_return")
+            scores[seed] = tests[-final_phases(len(tests)) :].mean()
         elif record.state == "diverged":
             scores[seed] = game.random
     return games

@@ -14,7 +14,7 @@ from softbellman.config import Arm
 from softbellman.study.runs import RunPath
 
 NAN = np.nan
-LONG = [*range(100, 112)]  # twelve test phases
+LONG = [*range(100, 150)]  # fifty test phases
 
 
 def records_of(folder, runs):
@@ -43,8 +43,8 @@ def scores_of(values, **fields):
 @pytest.mark.parametrize(
     ("summary", "score", "label"),
     [
-        ("last_10", np.mean(LONG[-10:]), "test score, mean of the last 10 test phases"),
-        ("last", 111, "test score, last test phase"),
+        ("final", np.mean(LONG[-10:]), "test score, mean of the last 10 of 50 test phases"),
+        ("last_phase", 149, "test score, last test phase"),
         ("best", 500, "test score, best test phase"),
     ],
 )
@@ -55,27 +55,43 @@ def test_l18_a_score_says_of_which_test_phases_it_is(tmp_path, summary, score, l
     assert scores.label == label
 
 
-def test_l18_fewer_than_ten_test_phases_are_not_called_ten(tmp_path):
-    runs = {("g/a", "max", seed): ("finished", [1, 2, 6]) for seed in (0, 1)}
+@pytest.mark.parametrize(
+    ("tests", "score", "label"),
+    [
+        ([6], 6, "the only test phase"),
+        ([1, 2, 6], 6, "the last of 3 test phases"),
+        ([9, 9, 9, 2, 6], 4, "mean of the last 2 of 5 test phases"),
+        ([*[9] * 9, 1, 2, 6], 3, "mean of the last 3 of 12 test phases"),
+    ],
+)
+def test_l18_of_a_short_run_the_last_quarter_counts_and_the_score_says_so(tmp_path, tests, score, label):
+    runs = {("g/a", "max", seed): ("finished", tests) for seed in (0, 1)}
     scores = collect(records_of(tmp_path, runs))
-    assert scores.of("max").tolist() == [3.0, 3.0]
-    assert scores.label == "test score, mean of all 3 test phases"
+    assert scores.of("max").tolist() == [score, score]
+    assert scores.label == f"test score, {label}"
+
+
+def test_of_runs_of_several_lengths_each_has_its_own_last_quarter(tmp_path):
+    runs = {("g/a", "max", 0): ("finished", [1, 2, 6]), ("g/a", "max", 1): ("running", [9, 9, 9, 2, 6])}
+    scores = collect(records_of(tmp_path, runs), partial=True)
+    assert scores.of("max").tolist() == [6.0, 4.0]
+    assert scores.label == "test score, mean of the last quarter of test phases, at most 10"
 
 
 def test_a_test_phase_without_a_score_is_left_out_and_a_run_without_any_has_none(tmp_path):
-    runs = {("g/a", "max", 0): ("finished", [2, None, 4]), ("g/a", "max", 1): ("finished", [None, None])}
+    runs = {("g/a", "max", 0): ("finished", [7, 7, 7, 4, None]), ("g/a", "max", 1): ("finished", [None, None])}
     scores = collect(records_of(tmp_path, runs))
-    np.testing.assert_array_equal(scores.of("max"), [3.0, NAN])
+    np.testing.assert_array_equal(scores.of("max"), [4.0, NAN])
     assert scores.missing("max") == {"without a score": 1}
     assert np.isnan(
-        collect(records_of(tmp_path / "b", {("g/a", "max", 0): ("finished", [2, None])}), "last").of("max")[0]
+        collect(records_of(tmp_path / "b", {("g/a", "max", 0): ("finished", [2, None])}), "last_phase").of("max")[0]
     )
 
 
 def test_axes_are_found_by_name(tmp_path):
     cells = list(itertools.product(("g/a", "g/b"), ("max", "softmax(5)"), (3, 0, 7)))
     runs = {cell: ("finished", [number]) for number, cell in enumerate(cells)}
-    scores = collect(records_of(tmp_path, dict(sorted(runs.items(), key=lambda item: item[1][1][0] % 5))), "last")
+    scores = collect(records_of(tmp_path, dict(sorted(runs.items(), key=lambda item: item[1][1][0] % 5))), "last_phase")
     for (game, operator, seed), (_, [value]) in runs.items():
         assert scores.of(operator, game)[scores.seeds.index(seed)] == value
         assert scores.across(operator)[scores.games.index(game), scores.seeds.index(seed)] == value
@@ -98,13 +114,13 @@ def test_l17_runs_that_failed_or_diverged_have_no_score_and_are_counted(tmp_path
     states = ["finished", "finished", "failed", "failed", "diverged", "running", "stopped", None]
     runs = {("g/a", "max", seed): (state, [10.0 + seed]) for seed, state in enumerate(states)}
     records = records_of(tmp_path, runs)
-    scores = collect(records, "last")
+    scores = collect(records, "last_phase")
     np.testing.assert_array_equal(scores.of("max"), [10.0, 11.0, *[NAN] * 6])
     assert scores.missing("max") == {"failed": 2, "diverged": 1, "running": 1, "stopped": 1, "not begun": 1}
     row = summarise(scores.of("max"))
     assert (row.counted, row.asked, row.mean) == (2, 8, 10.5)
 
-    partial = collect(records, "last", partial=True)  # what is under way may count, what went wrong never does
+    partial = collect(records, "last_phase", partial=True)  # what is under way may count, what went wrong never does
     np.testing.assert_array_equal(partial.of("max"), [10.0, 11.0, NAN, NAN, NAN, 15.0, 16.0, NAN])
     assert partial.missing("max") == {"failed": 2, "diverged": 1, "not begun": 1}
 
@@ -123,12 +139,12 @@ def test_the_best_score_is_that_of_the_best_trained_network():
 
 def test_other_columns_can_be_read_and_unknown_names_are_errors(tmp_path):
     records = records_of(tmp_path, {("g/a", "max", 0): ("finished", [5, 6])})
-    scores = collect(records, "last", "agent_steps")
+    scores = collect(records, "last_phase", "agent_steps")
     assert scores.of("max").tolist() == [8.0]
     assert scores.label == "agent_steps, last test phase"
     with pytest.raises(ValueError, match=r"has no column 'overestimation'; it has agent_steps, updates, test_return"):
-        collect(records, "last", "overestimation")
-    with pytest.raises(ValueError, match="unknown summary 'first'; allowed are last_10, last, best"):
+        collect(records, "last_phase", "overestimation")
+    with pytest.raises(ValueError, match="unknown summary 'first'; allowed are final, last_phase, best"):
         collect(records, "first")
 
 

@@ -39,7 +39,7 @@ def found_of(random=None, **scores):
             Row("g/a", name, summary.counted, len(own), missing, *[summary] * 3, difference, None, None, simultaneous)
         )
     none = summarise(np.full(1, np.nan))
-    label = "test score, mean of the last 10 test phases"
+    label = "test score, mean of the last 10 of 200 test phases"
     chance = None if random is None else summarise(np.array(random, float))
     return Found("g/a", rows, np.array(arrays), label, [], [(name, none, None) for name in names], chance)
 
@@ -91,9 +91,9 @@ def test_a_difference_is_that_of_common_seeds(tmp_path):
     assert rows[0].difference is None and rows[0].improvement is None
     for row, expected in zip(rows[1:], (2, 4), strict=True):  # by what their scores grow more, at the end
         low, high = row.difference.interval
-        assert row.difference.mean == pytest.approx(expected * np.mean(np.arange(3, 13) / 12), abs=0.05)
+        assert row.difference.mean == pytest.approx(expected * np.mean(np.arange(10, 13) / 12), abs=0.05)
         assert low < row.difference.mean < high and high - low < 0.1  # paired: the seeds' own spread is 5 times that
-        assert row.last_10.interval[1] - row.last_10.interval[0] > 1.5
+        assert row.final.interval[1] - row.final.interval[0] > 1.5
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_a_difference_is_that_of_common_seeds(tmp_path):
             {"max": [1, 1, 4]},
             [
                 (
-                    "max scored 2.00 a game (mean of the last 10 test phases, 95% interval −2.30 to 6.30, 3 seeds). "
-                    "There is no other operator to compare it with."
+                    "max scored 2.00 a game (mean of the last 10 of 200 test phases, 95% interval −2.30 to 6.30, "
+                    "3 seeds). There is no other operator to compare it with."
                 )
             ],
         ),
@@ -209,15 +209,15 @@ def test_the_tables_hold_what_the_page_shows(failures):
     rows, runs, curves = (read(folder / f"{name}.csv") for name in ("operators", "runs", "curves"))
     table = [{name: "" if value is None else str(value) for name, value in row.items()} for row in study.table()]
     assert table == rows
-    assert rows[1]["last_10_iqm"] and not rows[1]["last_10_iqm_low"]  # of two runs there is no bootstrap interval
+    assert rows[1]["final_iqm"] and not rows[1]["final_iqm_low"]  # of two runs there is no bootstrap interval
     for row, expected in zip(rows, found_in(study).rows, strict=True):
         assert (row["operator"], row["counted"]) == (expected.operator, str(expected.counted))
-        assert float(row["last_10"]) == expected.last_10.mean
-        assert [float(row["last_10_low"]), float(row["last_10_high"])] == list(expected.last_10.interval)
-        assert float(row["last_10_iqm"]) == expected.last_10.interquartile_mean
+        assert float(row["final"]) == expected.final.mean
+        assert [float(row["final_low"]), float(row["final_high"])] == list(expected.final.interval)
+        assert float(row["final_iqm"]) == expected.final.interquartile_mean
     assert rows[0]["difference"] == "" and float(rows[1]["difference_seeds"]) == 2
     assert [run["state"] for run in runs[5:10]] == ["finished", "finished", "failed", "failed", "diverged"]
-    assert runs[7]["last_10"] == ""
+    assert runs[7]["final"] == ""
     score = [row for row in curves if (row["operator"], row["column"]) == ("softmax(5)", "test_return")]
     assert [int(row["agent_steps"]) for row in score] == [EPOCH * phase for phase in range(1, 13)]
     assert {row["n"] for row in score} == {"2"}
@@ -332,7 +332,7 @@ def test_an_environment_without_a_run_that_counts_is_in_the_page(tmp_path):
     assert "0 of 2 runs of max count: 2 diverged." in words
     assert "From 0 common seeds no difference can be told: no seed counts both with max and with another." in words
     assert "No run counts, and there is nothing to draw." in words
-    assert re.search(r"mean scored 1\.\d\d a game more than max", words)
+    assert re.search(r"mean scored 2\.\d\d a game more than max", words)
 
 
 def test_a_hostile_name_is_text(tmp_path):

@@ -442,7 +442,7 @@ def test_compare_in_python(compared, tmp_path, monkeypatch, capsys):
     pd.testing.assert_frame_equal(rows(study), rows(compared), check_exact=True)
     table = pd.DataFrame(study.table())
     assert table["operator"].tolist() == study.operators and table["counted"].tolist() == [2, 2]
-    assert table["last_10"].notna().all() and pd.isna(table["difference"][0]) and table["difference_seeds"][1] == 2
+    assert table["final"].notna().all() and pd.isna(table["difference"][0]) and table["difference_seeds"][1] == 2
     assert capsys.readouterr().out.splitlines()[-1].startswith("gym/CartPole-v1, softmax(5), seed 3: finished")
     with pytest.raises(ValueError, match=r"unknown field 'learner\.gama'; did you mean learner\.gamma"):
         sb.compare(CARTPOLE, ["max"], settings={"learner.gama": 1})

@@ -31,10 +31,10 @@ class Row(NamedTuple):
         counted: runs that count, of those asked for.
         asked: runs asked for.
         missing: the others, by how they stand.
-        last_10: what a run's last 10 test phases scored on average, over the runs.
+        final: what runs scored in the end, see `scores.final_phases`.
         best: what its best test phase scored.
-        last: what its last test phase scored.
-        difference: `last_10` minus that of the study's first operator on common seeds; None for the first itself.
+        last_phase: what a run's last test phase scored.
+        difference: `final` minus that of the study's first operator on common seeds; None for the first itself.
         improvement: probability that a run scores more than one of the first operator; None for the first itself.
         improvement_interval: its bootstrap interval.
         simultaneous: the same over all runs, its interval Dunnett's, where there are several comparisons; else None.
@@ -46,9 +46,9 @@ class Row(NamedTuple):
     counted: int
     asked: int
     missing: dict[str, int]
-    last_10: Summary
+    final: Summary
     best: Summary
-    last: Summary
+    last_phase: Summary
     difference: Difference | None
     improvement: float | None
     improvement_interval: Interval | None
@@ -85,10 +85,10 @@ class Found(NamedTuple):
     Attributes:
         environment: name of the environment.
         rows: one for each operator, in the study's order.
-        scores: `[operator, seed]`, the mean of each run's last 10 test phases.
+        scores: `[operator, seed]`, the final score of each run.
         label: what those are: there may be fewer than 10 phases.
         choices: families of two or more parameters, each three ways.
-        overestimation: for each operator its mean, and the difference to the first, as `last_10` and `difference`; None
+        overestimation: for each operator its mean, and the difference to the first, as `final` and `difference`; None
             too where an arm's values are in other units.
         random: what the random policy scored, over its games; None if it was not played.
         noun: what is compared, an operator or an arm.
@@ -126,7 +126,7 @@ class Across(NamedTuple):
 
 def under_way(records: Records) -> bool:
     """Tells whether no run of a study has ended yet, so that those under way are all there is to report on."""
-    states = collect(records, "last").states
+    states = collect(records, "final").states
     return not (states == "finished").any()
 
 
@@ -141,26 +141,26 @@ def find(records: Records, environment: str) -> Found:
     Runs that failed or diverged do not count. Those that have not ended do only if none has ended.
     """
     partial = under_way(records)
-    by_summary = {name: collect(records, name, partial=partial) for name in ("last_10", "best", "last")}
-    scores, game = by_summary["last_10"], by_summary["last_10"].games.index(environment)
+    by_summary = {name: collect(records, name, partial=partial) for name in ("final", "best", "last_phase")}
+    scores, game = by_summary["final"], by_summary["final"].games.index(environment)
     baseline, rows = scores.operators[0], []
     corrected = [None] * len(scores.operators)
     if len(corrected) > 2:
         corrected = [None, *simultaneous_differences([scores.of(each, environment) for each in scores.operators])]
     for operator, simultaneous in zip(scores.operators, corrected, strict=True):
         own, first = scores.of(operator, environment), scores.of(baseline, environment)
-        last_10, best, last = (summarise(each.of(operator, environment)) for each in by_summary.values())
+        final, best, last_phase = (summarise(each.of(operator, environment)) for each in by_summary.values())
         another = operator != baseline
         rows.append(
             Row(
                 environment,
                 operator,
-                last_10.counted,
-                last_10.asked,
+                final.counted,
+                final.asked,
                 scores.missing(operator, environment),
-                last_10,
+                final,
                 best,
-                last,
+                last_phase,
                 paired_difference(own, first) if another else None,
                 probability_of_improvement(own, first) if another else None,
                 improvement_interval(own, first) if another else None,
@@ -168,7 +168,7 @@ def find(records: Records, environment: str) -> Found:
                 permutation_test(own, first) if another else None,
             )
         )
-    over = collect(records, "last_10", "overestimation", partial=partial)
+    over = collect(records, "final", "overestimation", partial=partial)
     overestimation = []
     for operator in over.operators:
         own = over.of(operator, environment)
@@ -217,7 +217,7 @@ def across(records: Records) -> tuple[list[Across], Scores | None]:
     Returns:
         A row for each operator, and the scores on a common scale, or None if there is none for every environment.
     """
-    scores = collect(records, "last_10", partial=under_way(records))
+    scores = collect(records, "final", partial=under_way(records))
     try:
         common = normalise(scores)
     except ValueError:  # games whose scale nobody has measured

@@ -14,10 +14,10 @@ from softbellman.analysis.records import Records
 from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, mean_interval
 from softbellman.study.runs import RunPath, merit
 
-LAST_PHASES = 10
+MOST_FINAL_PHASES = 10  # as in the paper's Table 1, of 200
 SUMMARIES = {
-    "last_10": f"mean of the last {LAST_PHASES} test phases",  # what the paper's Table 1 reports
-    "last": "last test phase",
+    "final": f"mean of the last quarter of test phases, at most {MOST_FINAL_PHASES}",
+    "last_phase": "last test phase",
     "best": "best test phase",
 }
 UNENDED = ("running", "stopped")
@@ -33,7 +33,7 @@ class Scores(NamedTuple):
         seeds: the seeds.
         states: `[game, operator, seed]`, how each run stands: finished, failed, diverged, running, stopped, not begun,
             or without a score, though it finished.
-        label: what a score is, for headings: `test score, mean of the last 10 test phases`.
+        label: what a score is, for headings: `test score, mean of the last 3 of 12 test phases`.
         scale: what makes scores of different games comparable, with its source; empty for raw scores, which are not.
     """
 
@@ -68,15 +68,12 @@ class Scores(NamedTuple):
         return 0 if game is None else _position(self.games, game, "game")
 
 
-def collect(
-    records: Records, summary: str = "last_10", column: str = "test_return", *, partial: bool = False
-) -> Scores:
+def collect(records: Records, summary: str = "final", column: str = "test_return", *, partial: bool = False) -> Scores:
     """Collects one score for each run of a study.
 
     Args:
         records: what its runs left.
-        summary: `last_10`, the mean of the last 10 test phases, or of all if there are fewer; `last`; or `best`, see
-            `best_score`.
+        summary: `final`, the mean of the last phases, see `final_phases`; `last_phase`; or `best`, see `best_score`.
         column: the column of `metrics.csv`.
         partial: runs that are under way, or were stopped, count as far as they have come. Those that failed or diverged
             never do.
@@ -91,7 +88,7 @@ def collect(
     seeds = tuple(dict.fromkeys(record.run.seed for record in records.runs))
     values = np.full((len(games), len(operators), len(seeds)), np.nan)
     states = np.full(values.shape, "not begun", dtype=object)
-    phases = []
+    phases = set()
     for record in records.runs:
         run = record.run
         cell = games.index(run.environment), operators.index(run.operator), seeds.index(run.seed)
@@ -101,15 +98,29 @@ def collect(
             if summary == "best":
                 values[cell] = best_score(series, record.column("updates"))
             else:
-                values[cell] = _mean(series[-LAST_PHASES:] if summary == "last_10" else series[-1:])
-            phases.append(len(series))
+                values[cell] = _mean(series[-final_phases(len(series)) :] if summary == "final" else series[-1:])
+            phases.add(len(series))
             if states[cell] == "finished" and np.isnan(values[cell]):
                 states[cell] = "without a score"
-    label = SUMMARIES[summary]
-    if summary == "last_10" and phases and max(phases) < LAST_PHASES:
-        most = max(phases)  # a run with fewer still is one that has not ended
-        label = f"mean of all {most} test phases" if most > 1 else "the only test phase"
+    label = _label(*phases) if summary == "final" and len(phases) == 1 else SUMMARIES[summary]
     return Scores(values, games, operators, seeds, states, f"{column.replace('_return', ' score')}, {label}")
+
+
+def final_phases(phases: int) -> int:
+    """Returns how many of a run's test phases its final score is the mean of: the last quarter, at most 10.
+
+    >>> [final_phases(each) for each in (1, 4, 10, 12, 20, 200)]
+    [1, 1, 3, 3, 5, 10]
+    """
+    return min(-(-phases // 4), MOST_FINAL_PHASES)
+
+
+def _label(phases: int) -> str:
+    """Says what a final score is where all runs have so many test phases."""
+    if phases == 1:
+        return "the only test phase"
+    last = final_phases(phases)
+    return f"mean of the last {last} of {phases} test phases" if last > 1 else f"the last of {phases} test phases"
 
 
 def best_score(scores: np.ndarray, updates: np.ndarray) -> float:

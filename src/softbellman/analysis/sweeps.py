@@ -47,8 +47,8 @@ def sweeps(study: Study) -> list[Sweep]:
 
 
 def points(records: Records, environment: str, column: str, *, partial: bool) -> dict[str, Point]:
-    """Summarises a quantity of each operator in a game: the mean of each run's last 10 test phases, over seeds."""
-    scores = collect(records, "last_10", column, partial=partial)
+    """Summarises a quantity of each operator in a game: its value in the end of each run, over seeds."""
+    scores = collect(records, "final", column, partial=partial)
     found = {}
     for operator in scores.operators:
         values = scores.of(operator, environment)

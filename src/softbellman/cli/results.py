@@ -67,8 +67,8 @@ def print_findings(findings: "Sequence[Found]") -> None:
             (
                 row["operator"],
                 f"{row['counted']} of {row['asked']}",
-                _rounded(row["last_10"]),
-                _between(row, "last_10"),
+                _rounded(row["final"]),
+                _between(row, "final"),
                 _rounded(row["best"]),
                 _difference(row),
                 _rounded(row["permutation_p"]),
@@ -79,7 +79,7 @@ def print_findings(findings: "Sequence[Found]") -> None:
             low, high = found.random.interval
             rows.append(("random actions", "-", _rounded(found.random.mean), f"{low:.2f} to {high:.2f}", "-", "-", "-"))
         print_table((found.noun, "runs", "score", "95% interval", "best", f"minus {found.rows[0].operator}", "p"), rows)
-    print_lines([("score", "mean of a run's last 10 test phases, or of all if there are fewer, then over runs")])
+    print_lines([("score", "mean of the last quarter of a run's test phases, at most 10, then over runs")])
 
 
 def _difference(row: Mapping[str, Any]) -> str:

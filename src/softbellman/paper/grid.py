@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from softbellman.analysis.scores import final_phases
 from softbellman.arguments import nearest
 from softbellman.config import Config, as_arm, decisive, preset, with_settings
 from softbellman.study.store import Study, study_in
@@ -34,7 +35,6 @@ class Scale(NamedTuple):
         seeds: the seeds of each arm in each environment.
         preset: name of the preset.
         settings: values by dotted name in place of the preset's.
-        final_phases: how many of the last test phases a final score is the mean of.
         differs: what is not as in the paper, in a sentence.
         decides: whether its runs are long enough for a verdict.
     """
@@ -46,7 +46,6 @@ class Scale(NamedTuple):
     seeds: tuple[int, ...]
     preset: str
     settings: Mapping[str, Any]
-    final_phases: int
     differs: str
     decides: bool = True
 
@@ -70,6 +69,11 @@ class Scale(NamedTuple):
         """Test phases of a run."""
         loop = self.config.loop
         return loop.steps // loop.epoch_steps
+
+    @property
+    def final_phases(self) -> int:
+        """How many of the last of them a final score is the mean of."""
+        return final_phases(self.phases)
 
     @property
     def is_atari(self) -> bool:
@@ -128,7 +132,6 @@ _SMOKE = Scale(
         "learner.epsilon_decay_steps": 2_000,
         "learner.target_period_updates": 100,
     },
-    final_phases=1,
     differs=(
         "One game of MinAtar in place of six of Atari, 4,000 agent steps a run in place of 50,000,000, two seeds: "
         "nothing is learned in so few steps."
@@ -143,7 +146,6 @@ _LAPTOP = Scale(
     seeds=(10, 11, 12, 13, 14),
     preset="sharp-minatar",
     settings={},
-    final_phases=3,
     differs=(
         "MinAtar's games in place of Atari's: boards of 10 x 10 in place of screens, other scores, raw rewards; "
         "600,000 agent steps a run in place of 50,000,000; Adam in place of RMSProp; tau and omega up to 300, since "
@@ -160,7 +162,6 @@ _FULL = Scale(
     seeds=(0, 1, 2, 3, 4),
     preset="paper-atari",
     settings={},
-    final_phases=10,
     differs="Every departure from the paper and its code has a number in docs/deviations.md.",
 )
 

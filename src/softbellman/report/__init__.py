@@ -149,9 +149,7 @@ def _pictures(records: Records, found: Found, curves: dict[Panel, list[Curves]],
         )
 
     rows = [
-        (number, row.operator, row.last_10, found.scores[number])
-        for number, row in enumerate(found.rows)
-        if row.counted
+        (number, row.operator, row.final, found.scores[number]) for number, row in enumerate(found.rows) if row.counted
     ]
 
     def draw_scores(axis: Any, name: str) -> str:
@@ -184,7 +182,7 @@ def _sweeps(records: Records, environment: str, folder: Path) -> list[Picture]:
             cut = draw_sweeps(axis, panel, found, values, beside)
             return "An interval that reaches the edge goes on beyond it." if cut else ""
 
-        meaning = "Mean of the last 10 test phases, or of all if there are fewer, and over seeds, with 95% intervals."
+        meaning = "Mean of the test phases that a final score is of, and over seeds, with 95% intervals."
         name, title = f"{plain(environment)}-{panel.column}-by-parameter", f"{panel.title} by parameter"
         made.append(_picture(name, title, meaning, draw, [], folder))
     return made

@@ -21,7 +21,7 @@ import numpy as np
 
 from softbellman.analysis.findings import find, under_way
 from softbellman.analysis.records import Records
-from softbellman.analysis.scores import LAST_PHASES, collect
+from softbellman.analysis.scores import collect
 from softbellman.envs.families import family_of
 from softbellman.faults import in_a_line, users_place
 from softbellman.report import account, page
@@ -74,7 +74,7 @@ def write_card(study: Study, run: RunPath, out: Path, *, which: str = "best") ->
         operator = run.arm.made()
         facts = {"operator": str(operator), "arm": str(run.arm), "laws": dataclasses.asdict(operator.laws)}
         write_atomically(made / "operator.json", json.dumps(facts, indent=2) + "\n")
-        scores = collect(records, "last_10", partial=True)
+        scores = collect(records, "final", partial=True)
         score = float(scores.values[scores.place(run)])
         text = (
             page.templates(escape=False)
@@ -86,7 +86,7 @@ def write_card(study: Study, run: RunPath, out: Path, *, which: str = "best") ->
                 saved=saved,
                 params=(own.path / f"{which}.safetensors").relative_to(made),
                 score=None if np.isnan(score) else round(score, 4),
-                phases=LAST_PHASES,
+                measured=scores.label.removeprefix("test score, "),
                 rows=[_row(row) for row in rows],
                 noun=found.noun,
                 seeds=count(len(study.seeds), "seed"),
@@ -149,8 +149,8 @@ def _reason(error: Exception) -> str:
 
 
 def _row(row: dict[str, Any]) -> list[str]:
-    low, high = row["last_10_low"], row["last_10_high"]
-    mean = row["last_10"]
+    low, high = row["final_low"], row["final_high"]
+    mean = row["final"]
     return [
         row["operator"],
         f"{row['counted']} of {row['asked']}",

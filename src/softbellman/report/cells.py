@@ -56,18 +56,18 @@ def operators_of(study: Study) -> dict[str, Operator]:
 def of_operators(found: Found, operators: dict[str, Operator]) -> list[Line]:
     """Writes the table that compares the operators of an environment."""
     baseline, lines = found.rows[0].operator, []
-    digits = decimals([row.last_10.mean for row in found.rows])
+    digits = decimals([row.final.mean for row in found.rows])
     over_digits = decimals([summary.mean for _, summary, _ in found.overestimation])
     for row, (_, overestimation, _) in zip(found.rows, found.overestimation, strict=True):
         cells = [
             Cell("runs", f"{row.counted} of {row.asked}"),
-            _mean("last 10", row.last_10, digits),
+            _mean("final score", row.final, digits),
             _difference(baseline, row.told, digits),
             _value("permutation p", row.permutation, None, 3),
             _better(baseline, row.improvement, row.improvement_interval),
-            _value("interquartile mean", row.last_10.interquartile_mean, row.last_10.interquartile_interval, digits),
+            _value("interquartile mean", row.final.interquartile_mean, row.final.interquartile_interval, digits),
             _mean("best", row.best, digits),
-            _mean("last", row.last, digits),
+            _mean("last phase", row.last_phase, digits),
             _mean("overestimation", overestimation, over_digits),
         ]
         lines.append(Line(found.noun, row.operator, operators[row.operator], cells))
@@ -76,7 +76,7 @@ def of_operators(found: Found, operators: dict[str, Operator]) -> list[Line]:
 
 def of_choices(found: Found) -> list[Line]:
     """Writes the table of families whose parameter was chosen."""
-    digits, baseline = decimals([row.last_10.mean for row in found.rows]), found.rows[0].operator
+    digits, baseline = decimals([row.final.mean for row in found.rows]), found.rows[0].operator
     return [
         Line(
             "family",
@@ -85,7 +85,7 @@ def of_choices(found: Found) -> list[Line]:
             [
                 Cell("parameter", choice.way, text=True),
                 Cell(found.noun, choice.chosen, text=True),
-                _mean("last 10", choice.scores, digits),
+                _mean("final score", choice.scores, digits),
                 _difference(baseline, choice.difference, digits),
             ],
         )
@@ -112,7 +112,7 @@ def of_runs(records: Records, operators: dict[str, Operator]) -> list[Line]:
     """Writes the table of all runs, those that do not count with the reason."""
     study = records.study
     scores = {name: collect(records, name, partial=True) for name in SUMMARIES}
-    states, lines = scores["last_10"], []
+    states, lines = scores["final"], []
     for record in records.runs:
         run = record.run
         place = states.place(run)

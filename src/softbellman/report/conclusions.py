@@ -49,7 +49,7 @@ _VALUES = _Words(
 def conclude(found: Found) -> list[str]:
     """Says what can be concluded of an environment: runs that are missing, scores, chance, values."""
     rows, baseline = found.rows, found.rows[0].operator
-    digits = decimals([row.last_10.mean for row in rows])
+    digits = decimals([row.final.mean for row in rows])
     sentences = [
         f"{row.counted} of {row.asked} runs of {row.operator} count{'s' if row.counted == 1 else ''}: "
         f"{', '.join(f'{runs} {state}' for state, runs in row.missing.items())}."
@@ -64,7 +64,7 @@ def conclude(found: Found) -> list[str]:
     common = max(difference.n for _, difference in others)
     if common < 2:
         why = "one run shows no spread" if common else f"no seed counts both with {baseline} and with another"
-        scores = [f"{row.operator} {number(row.last_10.mean, digits)}" for row in rows if row.last_10.mean is not None]
+        scores = [f"{row.operator} {number(row.final.mean, digits)}" for row in rows if row.final.mean is not None]
         shown = f" Scores a game were {joined(scores)}." if scores else ""
         return [*sentences, f"From {count(common, seed)} no difference can be told: {why}.{shown}"]
     sentences += _compare(others, baseline, _SCORES, digits, seed)
@@ -85,8 +85,8 @@ def _chance(found: Found, digits: int) -> list[str]:
         return []
     chance = f"{number(random.mean or 0.0, digits)} ({ends(random.interval, digits)} at 95%)"
     highest = random.interval[1]
-    able = {row.operator: row.last_10.mean or 0.0 for row in rows if (row.last_10.interval or (highest,))[0] > highest}
-    rest = [row.operator for row in rows if row.operator not in able and row.last_10.interval is not None]
+    able = {row.operator: row.final.mean or 0.0 for row in rows if (row.final.interval or (highest,))[0] > highest}
+    rest = [row.operator for row in rows if row.operator not in able and row.final.interval is not None]
     sentences = []
     if able:
         all_of_them = "Both" if len(rows) == 2 else f"All {len(rows)}"
@@ -102,11 +102,11 @@ def _chance(found: Found, digits: int) -> list[str]:
 def _alone(found: Found, digits: int) -> str:
     """Says what the only operator scored."""
     row, label = found.rows[0], found.label.removeprefix("test score, ")
-    if row.last_10.mean is None:
+    if row.final.mean is None:
         return f"No run of {row.operator} has a score."
-    facts = [label, *_interval(row.last_10.interval, digits), count(row.counted, "seed")]
+    facts = [label, *_interval(row.final.interval, digits), count(row.counted, "seed")]
     return (
-        f"{row.operator} scored {number(row.last_10.mean, digits)} a game ({', '.join(facts)}). "
+        f"{row.operator} scored {number(row.final.mean, digits)} a game ({', '.join(facts)}). "
         f"There is no other {found.noun} to compare it with."
     )
 

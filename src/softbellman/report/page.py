@@ -155,7 +155,7 @@ def _section(section: Section, operators: dict[str, Operator], folder: Path, lim
         "seeds": _seeds(found),
         "pictures": section.pictures,
         "rows": cells.of_operators(found, operators),
-        "caption": f"Raw scores a game, means over runs; below each its 95% interval. Last 10: {label}.",
+        "caption": f"Raw scores a game, means over runs; below each its 95% interval. Final score: {label}.",
         "choices": cells.of_choices(found),
         "films": [_film(film, operators[film.operator], folder, limit) for film in section.films],
     }

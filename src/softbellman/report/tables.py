@@ -48,11 +48,11 @@ def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
                 "operator": row.operator,
                 "counted": row.counted,
                 "asked": row.asked,
-                **_summary("last_10", row.last_10),
+                **_summary("final", row.final),
                 **_summary("best", row.best),
-                **_summary("last", row.last),
-                "last_10_iqm": row.last_10.interquartile_mean,
-                **_ends("last_10_iqm", row.last_10.interquartile_interval),
+                **_summary("last_phase", row.last_phase),
+                "final_iqm": row.final.interquartile_mean,
+                **_ends("final_iqm", row.final.interquartile_interval),
                 **_paired("difference", row.difference),
                 **_paired("simultaneous", row.simultaneous),
                 "permutation_p": row.permutation,
@@ -66,12 +66,12 @@ def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
 def _runs(records: Records) -> Iterable[Mapping[str, Any]]:
     scores = {name: collect(records, name, partial=True) for name in SUMMARIES}
     for run in records.study.runs:
-        place = scores["last_10"].place(run)
+        place = scores["final"].place(run)
         yield {
             "environment": run.environment,
             "operator": run.operator,
             "seed": run.seed,
-            "state": scores["last_10"].states[place],
+            "state": scores["final"].states[place],
             **{name: each.values[place] for name, each in scores.items()},
         }
 
@@ -104,7 +104,7 @@ def _choices(found: Sequence[Found]) -> Iterable[Mapping[str, Any]]:
                 "way": choice.way,
                 "chosen": choice.chosen,
                 "counted": choice.scores.counted,
-                **_summary("last_10", choice.scores),
+                **_summary("final", choice.scores),
                 **_paired("difference", choice.difference),
             }
 
