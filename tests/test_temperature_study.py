@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softbellman.config.arms import as_arm
+from softbellman.config import as_arm, preset
+from softbellman.running.build import spelled_arm
 
 from .studies import synthetic
 
@@ -40,7 +41,14 @@ def test_the_last_three_phases_count_and_a_diverged_run_as_chance(tmp_path):
 
 
 def test_arms_are_called_as_a_study_calls_them():
-    assert [as_arm(text).name for text in (*judge.TAUS, *judge.RULES)] == [*judge.TAUS, *judge.RULES]
+    asked, base = (*judge.TAUS, *judge.RULES), preset("sharp-minatar").config
+    assert [spelled_arm(as_arm(text), base).name for text in asked] == [*asked]
+
+
+def test_without_the_random_policys_score_nothing_is_chosen():
+    unknown = TAUS | {"minatar/freeway": TAUS["minatar/freeway"]._replace(random=np.nan)}
+    with pytest.raises(ValueError, match="minatar/freeway: the random policy was not played"):
+        judge.choose(unknown, SCREEN)
 
 
 def test_best_of_a_game_one_for_all_and_two_rules_are_chosen():
@@ -48,7 +56,7 @@ def test_best_of_a_game_one_for_all_and_two_rules_are_chosen():
     choices = judge.choose(taus, SCREEN)
     assert choices.best == dict.fromkeys(judge.GAMES, "softmax(300)") | {"minatar/freeway": "softmax(3)"}
     assert choices.one == "softmax(300)"  # a game of large scores weighs as much as another
-    assert choices.rules == ("keep(0.1)", "softmax(100), controller=noise(0.75)")
+    assert choices.rules == ("keep(0.1)", "softmax(100), controller=noise")
     assert len(str(choices).splitlines()) == 3 + 2 * 5 and "--out results/temperature/final/freeway" in str(choices)
 
 

@@ -24,7 +24,7 @@ MARGIN = -0.05  # of best tau minus random: so much less is as good
 TAUS = tuple(f"softmax({tau})" for tau in (3, 10, 30, 100, 300, 1000))
 RULES = (
     *(f"keep({rho})" for rho in (0.02, 0.05, 0.1, 0.2)),
-    *(f"softmax(100), controller={controller}" for controller in ("noise(0.75)", "match", "loop(0.75)")),
+    *(f"softmax(100), controller={controller}" for controller in ("noise", "match", "loop")),
 )
 SCREENED = ("minatar/breakout", "minatar/asterix", "minatar/seaquest")
 GAMES = (*SCREENED, "minatar/freeway", "minatar/space_invaders")
@@ -108,7 +108,7 @@ def read(study: Study) -> dict[str, Game]:
 
 
 def require(games: Games, names: Iterable[str], arms: Sequence[str]) -> None:
-    """Refuses to go on without all runs of some arms in some games.
+    """Refuses to go on without all runs of some arms in some games, and the random policy's score there.
 
     Raises:
         ValueError: if one is not there or has not ended.
@@ -117,6 +117,9 @@ def require(games: Games, names: Iterable[str], arms: Sequence[str]) -> None:
         for arm in arms:
             if name not in games or arm not in games[name].scores:
                 raise ValueError(f"there is no {arm} in {name}")
+        if np.isnan(games[name].random):
+            raise ValueError(f"{name}: the random policy was not played; run the command of its study again")
+        for arm in arms:
             if missing := int(np.isnan(games[name].scores[arm]).sum()):
                 raise ValueError(f"{arm} in {name}: {missing} runs have not ended")
 

@@ -15,7 +15,7 @@ from softbellman.running.comparison import Comparison, Resources, prepare, resou
 from softbellman.running.engines import HERE, LOCAL, Engine, Here
 from softbellman.running.launch import Work, launch, outcome
 from softbellman.running.play import measure_chance
-from softbellman.running.progress import reporter
+from softbellman.running.progress import Silent, reporter
 from softbellman.study.groups import OVER
 from softbellman.study.matching import require_within
 from softbellman.study.provenance import provenance
@@ -66,7 +66,7 @@ def train_comparison(
         study = Study(out)
         work = comparison.work(out, resources, retry_failed=retry_failed)
         if work.sizes:
-            runs = len(study.runs) - len(_left_as_they_are(study, comparison, work))
+            runs = len(study.runs) - len(_left_as_they_are(study, work))
             progress = reporter(comparison.config.loop.steps * runs, runs, quiet=quiet)
             for each in lease.notes:
                 progress.note(each)
@@ -81,9 +81,9 @@ def train_comparison(
                     inexact=inexact,
                     on_phase=on_phase,
                 )
-                measure_chance(study, progress.note)
             finally:
                 progress.close()
+        measure_chance(study, Silent().note)  # also where a process before this one was stopped while it played
     return study
 
 
@@ -244,11 +244,7 @@ def _grow(study: Study, comparison: Comparison, command: Sequence[str], resource
         study.update(**changes, environment_facts=facts, command=[*command] or study.record["command"])
 
 
-def _left_as_they_are(study: Study, comparison: Comparison, work: Work) -> list[RunPath]:
-    """Lists the runs that are not over and are left so, since only other operators are trained now."""
-    under_way = {run.path for group in work.begun for run in group.runs}
-    return [
-        run
-        for run in study.runs
-        if run.operator not in comparison.trained and run.path not in under_way and read_status(run) not in OVER
-    ]
+def _left_as_they_are(study: Study, work: Work) -> list[RunPath]:
+    """Lists the runs that are not over and are left so: of other operators, or failed."""
+    trained = {run.path for group in work.groups for run in group}
+    return [run for run in study.runs if run.path not in trained and read_status(run) not in OVER]
