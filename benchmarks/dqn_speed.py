@@ -101,11 +101,13 @@ def revision() -> str:
 
 
 def command_of(script: str, settings: dict) -> str:
-    """Return the command that measures again: its options by name, lists in words, None left out."""
+    """Return the command that measures again: its options by name, lists in words, None and False left out."""
     words = ["python", f"benchmarks/{script}"]
     for name, value in settings.items():
-        if value is not None:
-            words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+        if value is None or value is False:
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        words += [] if value is True else map(str, value if isinstance(value, list) else [value])
     return " ".join(words)
 
 

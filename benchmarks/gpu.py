@@ -132,10 +132,8 @@ def main() -> None:
     hardware = describe_hardware()
     device = f"{facts['device']['kind']} ({facts['device']['platform']}), " if facts["device"] else ""
     print(f"on {device}{hardware['cpu']}, {hardware['cores']} cores")
-    settings = {name: getattr(options, name) for name in ("minatar", "atari", "game", "seconds")}
+    settings = {name: getattr(options, name) for name in ("minatar", "atari", "game", "seconds", "small")}
     record = provenance("gpu.py", settings, started) | facts | {"groups": rows}
-    if options.small:
-        record["command"] += " --small"
     write_results(options.out / "gpu.csv", COLUMNS, rows, record)
     if all("left_out" in row for row in rows):
         sys.exit("nothing was measured")

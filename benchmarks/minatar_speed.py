@@ -237,10 +237,8 @@ def main() -> None:
             show(outcomes[-1])
     hardware = describe_hardware()
     print(f"on {hardware['cpu']}, {options.cores} of {hardware['cores']} cores, {hardware['memory_gib']} GiB")
-    settings = {name: getattr(options, name) for name in ("game", "rounds", "group", "cores", "beside")}
+    settings = {name: getattr(options, name) for name in ("game", "rounds", "group", "cores", "beside", "smoke")}
     facts = provenance("minatar_speed.py", settings, started) | {"contests": outcomes, "versions": versions}
-    if options.smoke:
-        facts["command"] += " --smoke"
     write_results(options.out / "minatar_speed.csv", COLUMNS, rows, facts)
 
 

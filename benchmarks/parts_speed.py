@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/parts_speed.py            # about ten minutes; an idle machine, please
     .venv/bin/python benchmarks/parts_speed.py --smoke    # does it run at all?
 
-Every arm has a loop in this process, compiled and filled first. In each round every loop trains for the same steps, the
-plain one before each of the others, so that a machine that slows down favours neither; a ratio is of two that follow
-each other, and its median counts. Writes a CSV and a JSON, named after the families, into the folder --out.
+Arm after arm is measured beside the plain recipe, both loops in this process, compiled and filled first. In each round
+both train for the same steps, each first in every other round, so that a machine that slows down favours neither; the
+median of the rounds' ratios counts. Writes a CSV and a JSON, named after the families, into the folder --out.
 """
 
 import argparse
@@ -95,7 +95,9 @@ def main() -> None:
                 timed(loop, 2_000 + steps)
             ratios = []
             for number in range(1 if options.smoke else options.rounds):
-                seconds = [timed(loop, steps) for loop in (plain, other)]
+                order = (plain, other) if number % 2 == 0 else (other, plain)
+                taken = {loop: timed(loop, steps) for loop in order}
+                seconds = [taken[plain], taken[other]]
                 ratios.append(seconds[1] / seconds[0])
                 rows.append(dict(zip(COLUMNS, [environment, arm, number, steps, *seconds, ratios[-1]], strict=True)))
             for loop in (plain, other):

@@ -140,7 +140,12 @@ BAD_INPUT = [
     ("compare gym/CartPole-v1 --arms max --operators mean", "--arms and --operators are one option by two names"),
     ("compare gym/CartPole-v1 --operators=max --arms=mean", "--operators and --arms are one option by two names"),
     ("compare gym/CartPole-v1 --operator max", "unknown option --operator; did you mean --operators"),
-    ("compare gym/CartPole-v1 --seeds 0", "seeds must be different integers in 0 .. 4294967295, got none"),
+    (
+        "compare gym/CartPole-v1 --seeds 0",
+        "seeds (0) by their number must be at least 1; for seed 0 alone write --seed 0",
+    ),
+    ("compare gym/CartPole-v1 --seeds -3", "seeds (-3) by their number must be at least 1"),
+    ("train gym/CartPole-v1 --seeds 5", "--seeds lists several seeds; for seed 5 write --seed 5"),
     ("compare gym/CartPole-v1 --seeds 1 1", "got 1, 1"),
     ("compare gym/CartPole-v1 --seed 1 --seeds 2 3", "give --seed or --seeds, not both"),
     ("compare gym/CartPole-v1 --seed 1 --seeds 5", "give --seed or --seeds, not both"),
@@ -454,3 +459,12 @@ def test_who_reads_no_further_sees_no_traceback():
     process.stderr.close()
     assert process.wait() in (0, 1)
     assert errors == ""
+
+
+@pytest.mark.parametrize("group", ["paper", "simulate"])
+def test_a_group_lists_its_commands(softbellman, group):
+    code, out, errors = softbellman(group, "--help")
+    assert (code, errors) == (0, "")
+    listed = {line[2:22].strip() for line in out.splitlines() if line.startswith("  ")}
+    assert listed == {name for name in COMMANDS if name.startswith(f"{group} ")}
+    assert softbellman(group) == (2, out, "")

@@ -55,3 +55,18 @@ def test_nothing_to_draw_is_an_error(cartpole, walk, tmp_path):
     with pytest.raises(ValueError, match="no run has finished a test phase"):
         draw_curves([Records.read(empty)], tmp_path / "empty.png")
     assert not list(tmp_path.glob("*.png"))
+
+
+def test_runs_without_a_row_are_left_out(tmp_path):
+    study = synthetic(tmp_path / "study", operators=["max", "mean"], seeds=[0, 1], phases=2)
+    (study.runs[0].path / "metrics.csv").unlink()
+    assert draw_curves([Records.read(study)], tmp_path / "curves.png").exists()
+
+
+def test_a_picture_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+    figure, path = new_figure(1, 1), tmp_path / "curves.png"
+    path.write_bytes(b"before")
+    monkeypatch.setattr(type(figure), "savefig", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        pictures.save_picture(figure, path)
+    assert path.read_bytes() == b"before" and [*tmp_path.iterdir()] == [path]

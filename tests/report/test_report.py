@@ -192,13 +192,14 @@ def test_what_one_comparison_shows_four_together_may_not():
 def test_values_are_compared_too(failures):
     sentences = conclude(found_in(failures[0]))
     lower = r"lie 0\.{} lower than those of max, beside what is obtained \(95% interval 0\.\d\d to 0\.\d\d, "
-    lower += r"{} common seeds\)\."
+    lower += r"{} seeds\)\."
     patterns = (
         r"Values of max lie 1\.\d\d above what its policy goes on to obtain \(95% interval 1\.\d\d to 1\.\d\d\)\.",
         r"Values of mellowmax\(5\) " + lower.format(r"\d\d", 5),
         r"Values of softmax\(5\) " + lower.format(r"1\d", 2),
+        r"These 2 intervals hold all together, too\.",
     )
-    for sentence, pattern in zip(sentences[-3:], patterns, strict=True):
+    for sentence, pattern in zip(sentences[-4:], patterns, strict=True):
         assert re.fullmatch(pattern, sentence), sentence
 
 
@@ -395,3 +396,25 @@ def test_what_cannot_be_filmed_is_said(tmp_path):
         and film.caption.startswith("Not filmed: ")
         and "best.safetensors is not there" in film.caption
     )
+
+
+def test_several_differences_of_values_are_corrected_for_their_number(tmp_path):
+    """As those of scores are: in studies without any difference one in three would otherwise show some."""
+    study = synthetic(tmp_path / "study", operators=["max", "mean", "softmax(5)"], seeds=[0, 1, 2])
+    found = found_in(study)
+    scores = [Records.read(study).runs[place].column("overestimation")[-3:].mean() for place in range(9)]
+    expected = simultaneous_differences(np.array(scores).reshape(3, 3))
+    assert [told for _, _, told in found.overestimation] == [None, *expected]
+    assert any("hold all together, too" in sentence for sentence in conclude(found))
+
+
+@pytest.mark.parametrize("ended", [[], [1, 2]])
+def test_a_run_without_a_row_takes_no_report_with_it(tmp_path, ended):
+    """As one whose process died before its first test phase, while others have ended or have not."""
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0, 1, 2], phases=4)
+    for number, run in enumerate(study.runs):
+        if number not in ended:
+            write_status(run, "stopped", reason="its process died")
+    (study.runs[0].path / "metrics.csv").unlink()
+    words = text_of(study.report(str(tmp_path / "page")))
+    assert "2 of 3 runs of max count" in words and "its process died" in words

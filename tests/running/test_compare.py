@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import softbellman as sb
 from softbellman import config as configs
 from softbellman import operators as ops
+from softbellman.running import compare as module
 from softbellman.running import comparison as comparison_module
 from softbellman.running import group_training as groups
 from softbellman.running.compare import train_comparison
@@ -25,10 +27,12 @@ from softbellman.running.engines.here import Here
 from softbellman.running.engines.local import Local
 from softbellman.running.launch import outcome
 from softbellman.running.plan import Plan
+from softbellman.running.progress import Silent
 from softbellman.running.worker import work
 from softbellman.study.groups import open_group
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
+from softbellman.study.writer import write_error
 from softbellman.training.metrics import columns
 
 from ..studies import TINY
@@ -145,6 +149,26 @@ def test_a_second_launch_does_nothing_and_a_larger_one_only_what_is_new(compared
     assert study.config.checkpoint.keep == 2 and all(read_status(run) == "finished" for run in study.runs)
     both = [rows(each).query("seed != 1").sort_values(["operator", "seed", "epoch"]) for each in (study, compared)]
     pd.testing.assert_frame_equal(*(frame.reset_index(drop=True) for frame in both), check_exact=True)
+
+
+def test_the_random_policy_is_played_later_where_it_was_not(compared, tmp_path):
+    """As where a process was stopped while it played."""
+    study = Study(shutil.copytree(compared.path, tmp_path / "study"))
+    played = {file.name: file.read_bytes() for file in (study.path / "random").iterdir()}
+    shutil.rmtree(study.path / "random")
+    engine = InThisProcess()
+    trained(study.path, engine=engine)
+    assert engine.trained == []
+    assert {file.name: file.read_bytes() for file in (study.path / "random").iterdir()} == played
+
+
+def test_progress_counts_no_run_that_is_left_as_it_is(compared, tmp_path, monkeypatch):
+    asked, study = [], Study(shutil.copytree(compared.path, tmp_path / "study"))
+    write_error(study.runs[0], "failed", "RuntimeError: no emulator", "")
+    monkeypatch.setattr(module, "reporter", lambda *sizes, quiet: asked.append(sizes) or Silent())
+    trained(study.path, seeds=(0, 3, 7))
+    steps = study.config.loop.steps
+    assert asked == [(5 * steps, 5)]  # three that had finished and two new ones, and not the one that failed
 
 
 @pytest.mark.parametrize(

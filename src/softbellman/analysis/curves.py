@@ -39,7 +39,7 @@ def collect_curves(
     found = {}
     for record in records.runs:
         wanted = record.run.operator == operator and record.run.environment == (game or games[0])
-        if wanted and counts(record.state, partial=partial):
+        if wanted and counts(record.state, partial=partial) and record.rows:
             values = record.column(column)
             if np.isfinite(values).any():
                 found[record.run.seed] = record.column("agent_steps"), values

@@ -1,6 +1,6 @@
 """Findings of a comparison in one environment: scores, differences and choices, each computed once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,8 +88,8 @@ class Found(NamedTuple):
         scores: `[operator, seed]`, the final score of each run.
         label: what those are: there may be fewer than 10 phases.
         choices: families of two or more parameters, each three ways.
-        overestimation: for each operator its mean, and the difference to the first, as `final` and `difference`; None
-            too where an arm's values are in other units.
+        overestimation: for each operator its mean, and the difference to the first, corrected as `Row.told`; None too
+            where an arm's values are in other units.
         random: what the random policy scored, over its games; None if it was not played.
         noun: what is compared, an operator or an arm.
     """
@@ -144,7 +144,7 @@ def find(records: Records, environment: str) -> Found:
     by_summary = {name: collect(records, name, partial=partial) for name in ("final", "best", "last_phase")}
     scores, game = by_summary["final"], by_summary["final"].games.index(environment)
     baseline, rows = scores.operators[0], []
-    corrected = [None] * len(scores.operators)
+    corrected: list[Difference | None] = [None] * len(scores.operators)
     if len(corrected) > 2:
         corrected = [None, *simultaneous_differences([scores.of(each, environment) for each in scores.operators])]
     for operator, simultaneous in zip(scores.operators, corrected, strict=True):
@@ -169,18 +169,22 @@ def find(records: Records, environment: str) -> Found:
             )
         )
     over = collect(records, "final", "overestimation", partial=partial)
-    overestimation = []
-    for operator in over.operators:
-        own = over.of(operator, environment)
-        alike = operator != baseline and _units(records.study, operator) == _units(records.study, baseline)
-        difference = paired_difference(own, over.of(baseline, environment)) if alike else None
-        overestimation.append((operator, summarise(own), difference))
+    values = {operator: over.of(operator, environment) for operator in over.operators}
+    alike = [operator for operator in values if _units(records.study, operator) == _units(records.study, baseline)]
+    differences = dict(zip(alike[1:], _differences([values[operator] for operator in alike]), strict=True))
+    overestimation = [(operator, summarise(own), differences.get(operator)) for operator, own in values.items()]
     chance = records.random[environment]
     random = None if chance is None else summarise(chance)
     arms = records.study.arms
     chosen = choices(scores, environment, {name: arm.family for name, arm in arms.items()})
     noun = noun_of(arms.values())
     return Found(environment, rows, scores.values[game], scores.label, chosen, overestimation, random, noun)
+
+
+def _differences(scores: Sequence[np.ndarray]) -> list[Difference]:
+    """Compares several arms `[seed]` with the first: one on common seeds, several by intervals that hold together."""
+    first, *others = scores
+    return [paired_difference(others[0], first)] if len(others) == 1 else simultaneous_differences(scores)
 
 
 def _units(study: Study, operator: str) -> tuple[Any, ...]:

@@ -93,7 +93,7 @@ def collect(records: Records, summary: str = "final", column: str = "test_return
         run = record.run
         cell = games.index(run.environment), operators.index(run.operator), seeds.index(run.seed)
         states[cell] = record.state
-        if counts(states[cell], partial=partial):
+        if counts(states[cell], partial=partial) and record.rows:
             series = record.column(column)
             if summary == "best":
                 values[cell] = best_score(series, record.column("updates"))
@@ -126,7 +126,7 @@ def _label(phases: int) -> str:
 def best_score(scores: np.ndarray, updates: np.ndarray) -> float:
     """Returns the highest score `[phases]` of a run's test phases, which flatters: that of its best network.
 
-    NaN without any score; `updates` `[phases]` are those before each phase, see `store.merit`.
+    NaN without any score; `updates` `[phases]` are those before each phase, see `study.runs.merit`.
     """
     phases = (merit(*phase) for phase in zip(updates, scores, strict=True) if not np.isnan(phase[1]))
     return max(phases, default=(False, np.nan))[1]

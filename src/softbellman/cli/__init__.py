@@ -21,6 +21,8 @@ from softbellman.faults import in_a_line, users_place
 from softbellman.operators.table import GROUPS
 from softbellman.running.stopping import EXIT_CODE
 
+_HELP = ("-h", "--help")
+
 
 def main() -> NoReturn:
     """Runs the command line of `sys.argv` and exits."""
@@ -77,19 +79,32 @@ def _kept(report: str) -> str:
 
 
 def _run(words: list[str]) -> int:
-    if not words or words[0] in ("-h", "--help"):
-        lines = [f"  {name:20} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
-        print("usage: softbellman COMMAND ...\n\n" + "\n".join(lines) + "\n\nsoftbellman COMMAND --help says more.")
+    if not words or words[0] in _HELP:
+        _list_commands()
         return 0 if words else 2
     name, *rest = words
     if name == "--version":
         print(f"softbellman {importlib.metadata.version('softbellman')}")
         return 0
-    if rest and any(known.startswith(f"{name} ") for known in COMMANDS):
+    if any(known.startswith(f"{name} ") for known in COMMANDS):
+        if not rest or rest[0] in _HELP:
+            _list_commands(f"{name} ")
+            return 0 if rest else 2
         name, *rest = f"{name} {rest[0]}", *rest[1:]
     if name not in COMMANDS:
         raise ValueError(f"unknown command {name!r}{nearest(name, COMMANDS)} (there are {', '.join(COMMANDS)})")
     return _HANDLERS[name](parse(name, rest))
+
+
+def _list_commands(group: str = "") -> None:
+    """Prints the commands whose names begin so, a line each."""
+    lines = [
+        f"  {name:20} {(command.__doc__ or '').splitlines()[0]}"
+        for name, command in COMMANDS.items()
+        if name.startswith(group)
+    ]
+    usage = f"usage: softbellman {group}COMMAND ..."
+    print(f"{usage}\n\n" + "\n".join(lines) + f"\n\nsoftbellman {group}COMMAND --help says more.")
 
 
 def _operators(command: Operators) -> int:

@@ -290,7 +290,8 @@ class PaperRun:
 
     Attributes:
         name: a name that `softbellman paper list` gives, such as `figure-3`, or `all`.
-        scale: `smoke`, seconds and no answer; `laptop`, MinAtar in hours; `full`, the paper's own games, in months.
+        scale: `smoke`, a minute or two and no answer; `laptop`, MinAtar in hours; `full`, the paper's own games, in
+            months.
         out: directory of the scale's study, which all figures and tables share; by default `runs/paper-<scale>`.
         workers: groups of runs that train at once; by default one for each core.
         retry_failed: tries runs again that have failed.

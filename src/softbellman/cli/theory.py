@@ -1,6 +1,5 @@
 """Commands `solve` and `simulate`."""
 
-import csv
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -119,6 +118,8 @@ def simulate_comparison(command: SimulateComparison) -> int:
         raise ValueError(f"points ({command.points}) must be from 2 to {_MOST_POINTS:,}")
     if not math.isfinite(command.stop - command.start):
         raise ValueError(f"start ({command.start}) and stop ({command.stop}) must be finite, as their difference must")
+    if not command.families:
+        raise ValueError('name at least one family, such as --families "softmax(*)"')
     require_directory(command.out)
     families = {spec.replace("(*)", ""): _family(spec) for spec in command.families}
     parameters = [float(f"{value:.12g}") for value in np.linspace(command.start, command.stop, command.points)]
@@ -259,12 +260,14 @@ def _abridged(states: int, row: Callable[[int], list[str]]) -> list[list[str]]:
 
 def _write_solution(mdp: Any, solution: Any, path: Path) -> Path:
     """Writes a line for each state and legal action, every number in full."""
+    from softbellman.report.tables import write_table
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["state", "action", "value", "q", "lower", "upper", "policy"])
-        for state, action in np.argwhere(mdp.legal):
-            arrays = (solution.q, solution.lower, solution.upper, solution.policy)
-            cells = (float(array[state, action]) for array in arrays)
-            writer.writerow([int(state), int(action), float(solution.values[state]), *cells])
+    arrays = {"q": solution.q, "lower": solution.lower, "upper": solution.upper, "policy": solution.policy}
+    rows = (
+        {"state": state, "action": action, "value": solution.values[state]}
+        | {name: array[state, action] for name, array in arrays.items()}
+        for state, action in np.argwhere(mdp.legal)
+    )
+    write_table(path, rows)
     return path

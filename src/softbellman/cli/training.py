@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 def train(command: Train) -> int:
     """Trains one operator; the exit code is 1 if a run failed or diverged, and 130 if it was stopped."""
+    if command.seeds is not None and len(command.seeds) == 1:
+        raise ValueError(f"--seeds lists several seeds; for seed {command.seeds[0]} write --seed {command.seeds[0]}")
     seeds = _seeds(command, (0,))
     arm = as_arm(command.operator)
     name = f"{plain(command.environment)}-{plain(arm.name)}-seed-{'-'.join(map(str, seeds))}"

@@ -13,8 +13,12 @@ def first_seeds(number: int) -> range:
     """Returns so many seeds, 0 and up.
 
     Raises:
-        ValueError: for more than anybody can train.
+        ValueError: for none, and for more than anybody can train.
     """
+    if number < 1:
+        raise ValueError(
+            f"seeds ({number}) by their number must be at least 1; for seed 0 alone write --seed 0, in Python seeds=[0]"
+        )
     if number > MOST_SEEDS:
         raise ValueError(f"seeds ({number}) must be at most {MOST_SEEDS:,} by their number; list those you mean")
     return range(number)

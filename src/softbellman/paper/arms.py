@@ -101,7 +101,7 @@ def alike(arm: Arm, name: str) -> Arm:
 
 
 def choose(results: Results, game: int, specs: tuple[str, ...]) -> Chosen:
-    """Choose among operators by their final scores in a game, as `study.choice` does."""
+    """Choose among operators by their final scores in a game, as `analysis.choice` does."""
     scale = results.scale
     scores = Scores(
         results.final, scale.environments, scale.arms, scale.seeds, results.states, "final score, for choices"

@@ -53,7 +53,7 @@ class Results(NamedTuple):
 
     Attributes:
         scale: the scale; its games, arms and seeds are the axes.
-        states: `[game, arm, seed]` how each run stands, as `study.scores.Scores.states`.
+        states: `[game, arm, seed]` how each run stands, as `analysis.scores.Scores.states`.
         columns: of `metrics.csv`, by name, `[game, arm, seed, phase]`; NaN of runs that did not finish.
         random: `[game]` the random policy's mean score; NaN if it is not known.
         final: `[game, arm, seed]` mean score of the last phases; NaN: the run does not count.

@@ -1,7 +1,7 @@
 """Verdicts on claims: intervals of differences paired by seed, stratified by game, and what follows from them."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -103,10 +103,11 @@ def judge(claim: Claim, results: Results) -> Verdict:
         for part, difference in zip(claim.parts, found, strict=True)
         if found is own or not np.array_equal(found, own, equal_nan=True)
     ]
-    missing = results.missing(claim.needs(results.scale), games)
+    needed = claim.needs(results.scale)
+    missing = results.missing(needed, games)
     if missing.runs:
         return Verdict(*names, "undecided", missing.count, shown, so_far=True)
-    if fault := _fault(results, games, own):
+    if fault := _fault(results, games, needed, own):
         return Verdict(*names, "undecided", fault, shown)
     if not results.scale.decides:
         return Verdict(*names, "undecided", f"scale {results.scale.name} decides nothing", shown)
@@ -134,13 +135,14 @@ def _side(interval: Interval | None, claim: Claim) -> str:
     return "claimed" if low > margin else "other" if high < margin else "both"
 
 
-def _fault(results: Results, games: Sequence[int], differences: Sequence[np.ndarray]) -> str:
+def _fault(results: Results, games: Sequence[int], needed: Collection[str], differences: Sequence[np.ndarray]) -> str:
     """Say why differences can't be had though every run counts, or nothing if they can."""
     faults = []
     for row, game in enumerate(games):
         if all(np.isfinite(each[row]).all() for each in differences):
             continue
-        diverged = int((results.states[game] == "diverged").sum())
+        own = [results.states[game, place] for place, arm in enumerate(results.scale.arms) if arm in needed]
+        diverged = int((np.array(own) == "diverged").sum())
         reasons = [f"{count(diverged, 'run')} diverged, without values or gradients"] if diverged else []
         if np.isnan(results.random[game]):
             reasons.append("the random policy's score is not known")

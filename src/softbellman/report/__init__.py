@@ -2,7 +2,7 @@
 
     <study>/report/index.html       the page; figures and films are within it
     <study>/report/figures/*.svg    each figure with its legend
-    <study>/report/tables/*.csv     see `study.report.tables`
+    <study>/report/tables/*.csv     see `report.tables`
     <study>/report/videos/          the films
 
 Numbers are found in `findings`, put into words in `conclusions` and into cells in `cells`; `page` makes a page of all.

@@ -124,7 +124,10 @@ def _values(found: Found) -> list[str]:
         told = f"lie {amount} {'above' if low > 0 else 'below'} what its policy goes on to obtain ("
     values = f"Values of {baseline} {told}{', '.join(_interval(_outward(first.interval), digits))})."
     differences = [(name, paired) for name, _, paired in others if paired is not None and paired.interval is not None]
-    sentences = [values, *_compare(differences, baseline, _VALUES, digits, "common seed")]
+    seed = "common seed" if len(differences) == 1 else "seed"
+    sentences = [values, *_compare(differences, baseline, _VALUES, digits, seed)]
+    if len(differences) > 1:
+        sentences.append(f"These {len(differences)} intervals hold all together, too.")
     if alien := [name for name, _, paired in others if paired is None]:
         sentences.append(
             f"Values of {listed(alien)} have another discount factor, scale or clipping of rewards, or gap, "

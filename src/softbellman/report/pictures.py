@@ -1,5 +1,6 @@
 """Matplotlib figures of runs: one colour and line for each operator throughout a study."""
 
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +14,7 @@ from softbellman.arguments import as_path
 from softbellman.extras import MissingExtra
 from softbellman.report.svg import svg_text
 from softbellman.report.wording import in_lines
+from softbellman.study.files import write_atomically
 from softbellman.training import metrics
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ def draw_curves(studies: Sequence[Records], path: str | Path) -> Path:
     """Draws the learning curves of studies of one environment: one colour for each operator, one line for each run.
 
     Args:
-        studies: what their runs left, which have at least one row each.
+        studies: what their runs left; a run without a row is left out.
         path: where the picture goes; its ending chooses the format.
 
     Returns:
@@ -113,15 +115,15 @@ def draw_curves(studies: Sequence[Records], path: str | Path) -> Path:
     Raises:
         ValueError: if the studies are of different environments, or no run has a row yet.
     """
-    records = [record for study in studies for record in study.runs]
-    runs = [record.run for record in records]
-    environments = sorted({run.environment for run in runs})
+    everything = [record for study in studies for record in study.runs]
+    environments = sorted({record.run.environment for record in everything})
     if len(environments) != 1:
         raise ValueError(f"one picture shows one environment, not {', '.join(environments)}")
-    operators = list(dict.fromkeys(run.operator for run in runs))
-    tables = [record.table for record in records]
-    if not any(len(table["epoch"]) for table in tables):
+    operators = list(dict.fromkeys(record.run.operator for record in everything))
+    records = [record for record in everything if record.rows]
+    if not records:
         raise ValueError("no run has finished a test phase yet: there is nothing to draw")
+    runs, tables = [record.run for record in records], [record.table for record in records]
     figure = new_figure(9.6, 6.4)
     unit = step_unit(np.concatenate([table["env_frames"] / table["agent_steps"] for table in tables]))
     for axis, panel in zip(figure.subplots(2, 2).flat, _of_training(), strict=True):
@@ -273,13 +275,18 @@ def step_unit(frames_per_step: np.ndarray) -> str:
 
 
 def save_picture(figure: Any, path: str | Path) -> Path:
-    """Writes a figure, the same bytes at any time, in the format of the path's ending; returns the path."""
+    """Writes a figure whole or not at all, the same bytes at any time; returns the path.
+
+    The path's ending chooses the format.
+    """
     path = as_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".svg":
-        path.write_text(svg_text(figure, path.stem))
+        write_atomically(path, svg_text(figure, path.stem))
     else:
-        figure.savefig(path, dpi=120)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, dpi=120, format=path.suffix[1:] or "png")
+        write_atomically(path, drawn.getvalue())
     return path
 
 

@@ -50,7 +50,10 @@ class Tracker(Protocol):
         ...
 
     def end(self, state: str) -> None:
-        """Take how the run stands: finished, diverged, stopped or failed; and release what it holds."""
+        """Release what it holds, and take how the run stands where the tracker has a place for that.
+
+        The state is finished, diverged, stopped or failed.
+        """
         ...
 
 

@@ -3,7 +3,7 @@
     <study>/study.json                                resolved configuration, versions, revision, hardware
     <study>/runs/<environment>/<operator>/seed-<k>/   metrics.csv, status.json, best.safetensors, final.safetensors
     <study>/groups/<id>/                              runs that train together, and their exact state, until they end
-    <study>/report/                                   see `study.report`
+    <study>/report/                                   see `report`
     <study>/paper/                                    see `paper.view`; may be there before the study is
 
 Files are replaced whole: a reader never meets half of one, and a disk that is full spoils none.
@@ -126,7 +126,7 @@ class Study:
 
     @contextmanager
     def locked(self) -> Iterator[Lease]:
-        """Keeps every other process from training this study. A process that dies, however it does, holds no lock.
+        """Keeps every other process from training this study. A process that dies holds no lock for long.
 
         Yields:
             The lease, with notes on what the file system can't give.
@@ -203,6 +203,9 @@ class Study:
 
         `pandas.DataFrame(study.table())` and `polars.DataFrame(study.table())` make a frame of it; None is a quantity
         that can't be had.
+
+        Raises:
+            ValueError: if what a run measured can't be read.
         """
         from softbellman.analysis.records import Records
         from softbellman.report import table
@@ -210,24 +213,33 @@ class Study:
         return table(Records.read(self))
 
     def plot(self) -> Any:
-        """Draws the learning curves into a figure of Matplotlib's, means over the seeds with their intervals."""
+        """Draws the learning curves into a figure of Matplotlib's, means over the seeds with their intervals.
+
+        Raises:
+            ValueError: if what a run measured can't be read.
+            MissingExtra: if Matplotlib is not installed.
+        """
         from softbellman.analysis.records import Records
         from softbellman.report import plot
 
         return plot(Records.read(self))
 
-    def report(self, out: Path | None = None) -> Path:
+    def report(self, out: str | Path | None = None) -> Path:
         """Writes the page of figures, tables and films, and returns its path.
 
         Args:
             out: its directory; by default `<study>/report`.
+
+        Raises:
+            ValueError: if what a run measured can't be read.
+            MissingExtra: if Matplotlib or Jinja is not installed.
         """
         from softbellman.analysis.findings import find_all
         from softbellman.analysis.records import Records
         from softbellman.report import write
 
         records = Records.read(self)
-        return write(records, find_all(records), out)
+        return write(records, find_all(records), None if out is None else as_path(out))
 
     def _take_runs(self) -> None:
         environments, operators, seeds = (self.record[name] for name in ("environments", "operators", "seeds"))
