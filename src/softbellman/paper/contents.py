@@ -39,14 +39,15 @@ def first_sentence(results: Results, verdicts: Sequence[Verdict]) -> str:
 
     >>> from softbellman.paper import grid, results
     >>> nothing = results.read(grid.SCALES["smoke"], None)
-    >>> first_sentence(nothing, [judge(claim, nothing) for claim in CLAIMS])
-    "Of the paper's 20 claims about training, 0 are supported, 0 are not supported and 20 are undecided at scale smoke."
+    >>> first_sentence(nothing, [judge(claim, nothing) for claim in CLAIMS])[41:]
+    '0 are supported, 0 are not supported and 20 are undecided at scale smoke: 26 of 26 runs are missing.'
     """
     counts = Counter(verdict.state for verdict in verdicts)
     said = [f"{counts[state]} {'is' if counts[state] == 1 else 'are'} {state}" for state in STATES]
+    missing = results.missing(results.scale.arms)
     return (
         f"Of the paper's {len(verdicts)} claims about training, {said[0]}, {said[1]} and {said[2]} "
-        f"at scale {results.scale.name}."
+        f"at scale {results.scale.name}{f': {missing.count}' if missing.runs else ''}."
     )
 
 

@@ -163,8 +163,8 @@ MEASURES: tuple[Measure, ...] = (
     ),
     _gradient(
         "gradient_norm",
-        "mean l2 norm of the gradient in the last layer's weights, of the loss that is trained with (on Atari summed, "
-        "elsewhere a mean), over `loop.gradient_batches` minibatches",
+        "mean l2 norm of the gradient in the last layer's weights, of the loss that is trained with (summed or "
+        "averaged over a minibatch, as `learner.loss_reduction` says), over `loop.gradient_batches` minibatches",
         Panel("Gradient norm", "mean l2 norm", "Of the loss in the last layer's weights, over minibatches.", 7),
     ),
     _gradient(
