@@ -4,8 +4,8 @@
     .venv/bin/python benchmarks/dqn_speed.py --pairs 1 --warmup 200 --steps 400   # does it run at all?
 
 Makes an environment for the other library under build/benchmarks/, measures each side in processes of its own, prints
-every pair, the medians and their ratio, and writes dqn_speed.{csv,json} into the folder --out. What is the same on both
-sides and what is not: benchmarks/README.md.
+every pair, the medians and their ratio, and writes dqn_speed.{csv,json} into the folder --out.
+benchmarks/README.md says how the sides differ.
 """
 
 import argparse

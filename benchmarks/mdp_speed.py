@@ -5,8 +5,8 @@
     .venv/bin/python benchmarks/mdp_speed.py --large 1000000 # a million states: time and memory, softbellman alone
 
 Makes an environment for the other libraries under build/benchmarks/, measures each in a process of its own, prints
-every measurement and the ratios, and writes mdp_speed.{csv,json} into the folder --out. What is measured, and how each
-answer is checked: benchmarks/README.md.
+every measurement and the ratios, and writes mdp_speed.{csv,json} into the folder --out. benchmarks/README.md
+says how each answer is checked.
 """
 
 import argparse

@@ -6,8 +6,8 @@
 There are contests: on rejax's network and on MinAtar's, one run on one core and groups on all cores. In each round of
 a contest every side is measured once, in fresh processes; the order alternates. A ratio is that of two sides in one
 round. Makes environments for the other libraries under build/benchmarks/, prints every figure and the median ratios,
-and writes minatar_speed.{csv,json} into the folder --out. What is the same on all sides and what is not:
-benchmarks/README.md.
+and writes minatar_speed.{csv,json} into the folder --out. benchmarks/README.md
+says how the sides differ.
 """
 
 import argparse
@@ -46,7 +46,7 @@ class Side(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """What all sides do: so many runs, with so many environments each, on so many cores.
+    """The task of all sides: so many runs, with so many environments each, on so many cores.
 
     Each run makes `steps` agent steps to warm up, the first 1,000 of them without updates, and as many that are timed.
     """

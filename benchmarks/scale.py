@@ -1,4 +1,4 @@
-"""What limits a study of many groups: writes a second of a file system, and events a second of the driver.
+"""Limits of a study of many groups: writes a second of a file system, and events a second of the driver.
 
     python benchmarks/scale.py --folder /shared/runs                # of the file system that the study is to be on
     python benchmarks/scale.py --groups 1000 --out results/scale    # writes scale.json there

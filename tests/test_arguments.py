@@ -1,4 +1,4 @@
-"""What a Python user may write for a path or a number becomes the plain one, or is refused with its name."""
+"""A path or a number as a Python user may write it becomes the plain one, or is refused with its name."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Whatever a file or a spec holds, a user gets an answer or a sentence: no traceback, and nothing is executed."""
+"""For any file or spec a user gets an answer or a sentence: no traceback, and nothing is executed."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ VALUES = st.recursive(
 
 
 def attempt(function, argument):
-    """What a function returns, or what its ValueError, the only kind of error there may be, says."""
+    """The value of a function, or the words of its ValueError, the only kind of error there may be."""
     try:
         return function(argument), None
     except ValueError as error:

@@ -101,7 +101,7 @@ INFOS = {
     "one legal": {"action_mask": np.array([False, True])},
 }
 
-# What the step or the reset returns instead, and what the message says of it.
+# A faulty return of the step or the reset, and the words of the message about it.
 STEP_FAULTS = {
     "of the old Gym": (lambda o, r, t, c, i: (o, r, t or c, i), "step must return 5 values"),
     "nothing": (lambda *_: None, "step must return 5 values"),

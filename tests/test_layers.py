@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "softbellman"
 
-# What each part may import of the others. A key with a dot is a single module with a rule of its own;
+# Imports that each part may make of the others. A key with a dot is a single module with a rule of its own;
 # a value with a dot allows that module alone. To loosen a rule, change docs/design.md with it.
 ALLOWED = {
     "arguments": set(),

@@ -1,4 +1,4 @@
-"""What two pages of the documentation number is found in the tests and in the source, and the other way round."""
+"""Numbers of two pages of the documentation are found in the tests and in the source, and the other way round."""
 
 import re
 from pathlib import Path

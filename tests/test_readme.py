@@ -1,4 +1,4 @@
-"""What the README shows is true: its examples run, its commands parse, its operator table holds."""
+"""The README is true: its examples run, its commands parse, its operator table holds."""
 
 import ast
 import io

@@ -1,4 +1,4 @@
-"""What docs/simulations.md shows is true: its examples run, its commands parse, its tables hold."""
+"""The page docs/simulations.md is true: its examples run, its commands parse, its tables hold."""
 
 import csv
 import math

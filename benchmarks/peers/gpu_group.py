@@ -15,7 +15,7 @@ from typing import Any
 from softbellman.memory import keep_freed_memory
 
 REPEATS = 3  # measurements of what is measured alone; the fastest counts
-# What is not as the preset has it: the group is one block, the replay is small and updates begin early.
+# Not as the preset has it: the group is one block, the replay is small and updates begin early.
 PLAYED = {"minatar": 3_000, "atari": 400}  # agent steps of a run before updates; the first third of them compiles
 CAPACITY = {"minatar": 100_000, "atari": 5_000}
 PRESETS = {"minatar": "sharp-minatar", "atari": "paper-atari"}

@@ -14,7 +14,7 @@ from starting_line import wait_for_the_word
 
 from softbellman.memory import keep_freed_memory
 
-# What is as the other library has it, beyond what all have alike.
+# Settings as the other library has them, beyond what all have alike.
 BESIDE = {
     "rejax": {
         "learner.optimizer": "adam",

@@ -3,7 +3,7 @@
 Run by `benchmarks/dqn_speed.py` in an environment of its own: nothing of softbellman is imported here.
 Every option that the library has is set as the paper's preset has it, so that both do the same work for a step:
 one environment, frames of 84x84 in stacks of 4, a batch of 32 for every 4 steps, RMSProp, a target copy every
-10,000 steps. What its options cannot express is listed in `benchmarks/README.md`.
+10,000 steps. `benchmarks/README.md` lists the settings that its options cannot express.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What a study's runs left is read once, whoever asks for it, and cannot be changed."""
+"""Records of a study's runs are read once, whoever asks for it, and cannot be changed."""
 
 import io
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What a command line takes, what it refuses and how, and what it prints without training."""
+"""Command lines: those that are taken, those that are refused and how, and all that is printed without training."""
 
 import os
 import re

@@ -194,7 +194,7 @@ def test_l17_where_every_run_failed_it_is_said_with_exit_code_1(softbellman, tmp
 
 
 def _asked(words):
-    """What `compare` makes of its words, whose faults are not ours."""
+    """The reading of its words by `compare`, whose faults are not ours."""
     from softbellman.cli.arguments import parse
     from softbellman.operators import parse as operator
     from softbellman.running.comparison import prepare, resources_for

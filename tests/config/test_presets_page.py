@@ -1,4 +1,4 @@
-"""What docs/presets.md says of presets is so: their names, their steps, which is an environment's own."""
+"""The page docs/presets.md is true: their names, their steps, which is an environment's own."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""What all device environments share: their draws, their keys, and how one game follows another."""
+"""Common ground of all device environments: their draws, their keys, and how one game follows another."""
 
 from functools import partial
 from typing import NamedTuple

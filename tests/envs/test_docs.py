@@ -1,4 +1,4 @@
-"""What docs/environments.md shows is true: its modules are written, its commands run, its Python too."""
+"""The page docs/environments.md is true: its modules are written, its commands run, its Python too."""
 
 import re
 import shlex

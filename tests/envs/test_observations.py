@@ -1,4 +1,4 @@
-"""What a Box says of observations: what they are divided by, how they are stored, and what is refused."""
+"""The words of a Box on observations: what they are divided by, how they are stored, and what is refused."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What every test of an integration needs: the operators tried, and their values by formulas of NumPy alone."""
+"""Common needs of the tests of integrations: the operators tried, and their values by formulas of NumPy alone."""
 
 import importlib.util
 import re

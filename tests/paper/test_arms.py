@@ -1,4 +1,4 @@
-"""What stands for an arm: its parameter is chosen for each seed by the others, from one grid or another."""
+"""Operators that stand for an arm: its parameter is chosen for each seed by the others, from one grid or another."""
 
 import numpy as np
 import pytest

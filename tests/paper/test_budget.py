@@ -1,4 +1,4 @@
-"""What runs will take: counted from what is left, and paced by a calibration that trains as the runs will."""
+"""The budget of runs: counted from what is left, and paced by a calibration that trains as the runs will."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is read of a study: which runs count, their final scores, maxima and means, and what is missing."""
+"""Results of a study: which runs count, their final scores, maxima and means, and what is missing."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The report of a comparison: its table, sentences, files and films. What a browser makes of it: test_page.py."""
+"""The report of a comparison: its table, sentences, files and films. The page in a browser: test_page.py."""
 
 import csv
 import html
@@ -27,7 +27,7 @@ L17 = {("softmax(5)", 2): "failed", ("softmax(5)", 3): "failed", ("softmax(5)", 
 
 
 def found_of(random=None, **scores):
-    """What is found in one environment from scores of runs, and no values."""
+    """Findings in one environment from scores of runs, and no values."""
     names, arrays = list(scores), [np.array(values, float) for values in scores.values()]
     rows, several = [], len(names) > 2
     corrected = [None, *simultaneous_differences(arrays)] if several else [None] * len(names)

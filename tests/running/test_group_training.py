@@ -103,7 +103,7 @@ def test_l7_l26_an_atari_game_is_trained_on_and_its_protocol_recorded(tmp_path):
 
 
 def test_a_study_alone_reruns_it(cartpole, tmp_path):
-    """What `study.json` holds, and nothing else, gives the same rows."""
+    """The contents of `study.json`, and nothing else, give the same rows."""
     study, _ = cartpole
     record = study.record
     operators = [ops.parse(spec) for spec in record["operators"]]

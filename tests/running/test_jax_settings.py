@@ -1,4 +1,4 @@
-"""What is set for JAX outside does not change what training computes; where JAX would not start, it is refused."""
+"""Settings of JAX from outside do not change what training computes; where JAX would not start, it is refused."""
 
 import os
 import re

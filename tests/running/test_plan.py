@@ -1,4 +1,4 @@
-"""What is wrong with a run is found before it starts, and what it will be is said."""
+"""A run's faults are found before it starts, and its plan says what it will be."""
 
 import textwrap
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a study leaves on disk can be read, is never half written and never overwritten."""
+"""Files of a study can be read, is never half written and never overwritten."""
 
 import errno
 import json

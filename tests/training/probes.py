@@ -30,7 +30,7 @@ LOOP = LoopSettings(steps=2_000, epoch_steps=200, test_steps=40, held_out_states
 
 
 class Probe:
-    """What the loop never asks of an environment, but the protocol does."""
+    """The loop never asks this of an environment, but the protocol does."""
 
     tape, legal = (), None
 
@@ -48,7 +48,7 @@ class TableEnv(Probe):
     """`E` copies of a deterministic decision process given by its tables; nothing in it is random.
 
     The observation is the state's row of `features`, one-hot by default. Each game starts in the next of `starts`,
-    the copies one apart. `time_limit` cuts games. What happened is kept: `actions`, one array `[E]` a step.
+    the copies one apart. `time_limit` cuts games. The course is kept: `actions`, one array `[E]` a step.
     """
 
     def __init__(

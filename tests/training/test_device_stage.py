@@ -17,7 +17,7 @@ ONE = [(ops.softmax(5.0), 0)]
 
 
 def same(first, second):
-    """Whether two trees of arrays are equal, bit for bit."""
+    """Tells if two trees of arrays are equal, bit for bit."""
     leaves = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
     return all(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True) for a, b in leaves)
 

@@ -38,7 +38,7 @@ def snapshot(tree):
 
 
 def same(one, other):
-    """Whether two trees are equal bit for bit."""
+    """Tells if two trees are equal bit for bit."""
     return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
 
 

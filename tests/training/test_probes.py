@@ -1,4 +1,4 @@
-"""What the whole loop must learn in environments so small that the right values are known (after Andy Jones).
+"""The whole loop learns environments so small that the right values are known (after Andy Jones).
 
 Each asks one more thing of it than the one before; the first that fails says which part is at fault.
 """

@@ -21,7 +21,7 @@ from softbellman.envs.families import FAMILIES
 from softbellman.envs.options import read_options, written_options
 from softbellman.references import is_reference
 
-# What tyro says of a fault, and the same for those who do not read Python.
+# The words of tyro for a fault, and the same for those who do not read Python.
 _PLAINLY = (
     (r"^Error parsing | \(required\)|\.$", ""),
     (r"no type matching (\S+) could be instantiated from \['(.*)'\]", r"'\2' is no \1"),

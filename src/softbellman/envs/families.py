@@ -189,7 +189,7 @@ def family_of(name: str) -> Family:
 
 
 def is_device(name: str) -> bool:
-    """Whether `name` is of a device environment, which a loop can compile together with its learner."""
+    """Tells if `name` is of a device environment, which a loop can compile together with its learner."""
     family = find_family(name)
     return family is not None and family.on_device
 

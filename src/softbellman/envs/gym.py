@@ -40,7 +40,7 @@ class GymEnv:
     """`E` copies of one Gymnasium environment for one run, as a `HostEnv`.
 
     Observations are laid out, stored and scaled as `Observations` says. Actions are `0 .. n - 1`, whatever the
-    environment's own first action; where it gives `info["action_mask"]`, that says which are legal. Whatever breaks the
+    environment's own first action; where it gives `info["action_mask"]`, that says which are legal. A breach of the
     API of Gymnasium is a `ValueError` of one line. Every episode starts from a seed of its own, a function of the run's
     seed, the stream (training or test), the copy and the episode's index, so that an episode can be played again from
     its `tape`.

@@ -146,8 +146,8 @@ def compare(
         quiet: prints nothing but notes.
 
     Raises:
-        ValueError: for whatever does not fit, before any work; the message says what to change. What a user's own code
-            raised is its `__cause__`, and the message names the line.
+        ValueError: for whatever does not fit, before any work; the message says what to change. An exception of a
+            user's own code is its `__cause__`, and the message names the line.
         TypeError: for what is no operator.
         MemoryError: if the groups that train at once do not fit into memory together.
         KeyboardInterrupt: it was stopped, and its state is saved.

@@ -5,11 +5,11 @@ is known to be over, as a process of this machine that has ended is; and when th
 seconds of the other's own clock. So a machine that is gone holds nothing, and no two clocks are compared. The locks of
 the file system are not relied upon: over a network a dead machine may keep one, or each machine has its own.
 
-Each lease has a number, one more than the one before, and only the highest counts. What is assumed of the file system:
-of two that make a file of one name, one succeeds (so it is on local ones, NFS from version 3 on, Lustre and GPFS);
-and one that opens a file sees when it was touched last. A holder that was asleep or cut off for longer finds that out
-before it writes again, since its file is gone by then. What is left is one that falls asleep for longer than `LEASE`
-between that look and the rename that follows it.
+Each lease has a number, one more than the one before, and only the highest counts. The file system is taken to
+let one of two succeed that make a file of one name (so it is on local ones, NFS from version 3 on, Lustre and GPFS);
+and to show who opens a file when it was touched last. A holder that was asleep or cut off for longer finds that out
+before it writes again, since its file is gone by then. One case is left: a holder that falls
+asleep for longer than `LEASE` between that look and the rename that follows it.
 """
 
 import errno

@@ -60,10 +60,10 @@ class State(NamedTuple):
 def save(path: Path, state: State) -> None:
     """Writes a state beside its place and moves it there, so that whatever was there stays until this one is whole.
 
-    Arrays are written from where they lie. What they hold must not change meanwhile.
+    Arrays are written from where they lie. Their contents must not change meanwhile.
 
     Raises:
-        OSError: the file can't be written: the disk is full, say. What was at `path` is untouched.
+        OSError: the file can't be written: the disk is full, say. The file that was at `path` is untouched.
     """
     header = _header(state).encode()
     with replacing(path) as file:
@@ -80,7 +80,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Opens a file beside `path`, and moves it there once it is written: a reader never sees half of it.
 
     Raises:
-        OSError: it can't be written, its `filename`: the disk is full, say. What was at `path` is untouched.
+        OSError: it can't be written, its `filename`: the disk is full, say. The file that was at `path` is untouched.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

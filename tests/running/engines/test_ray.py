@@ -1,4 +1,4 @@
-"""What becomes of groups whose machines go, and what is said of machines that will not do; with a real cluster too."""
+"""Groups whose machines go, and machines that will not do; with a real cluster too."""
 
 import json
 import os

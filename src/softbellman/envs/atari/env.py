@@ -36,7 +36,7 @@ class AtariEnv:
 
     Every game is started by a seeded reset of that copy alone, its seed a function of the run's seed, the stream
     (training or test), the copy and the game's index; the emulator's own automatic reset, with its step that
-    ignores the action, is never used. What a copy does therefore depends on its seed and actions only, not on how
+    ignores the action, is never used. The course of a copy therefore depends on its seed and actions only, not on how
     many copies there are or how their games interleave. Deviations D7, D8.
 
     Arrays in a returned `Step` are fresh: they are never written again by the environment.

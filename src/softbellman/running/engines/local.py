@@ -28,7 +28,7 @@ def python_path() -> str:
 class Local:
     """Trains in processes on this machine, one for each group; see `Engine`.
 
-    A process that ends, in whatever way, ends no other. What one compiles, the next need not.
+    A process that ends, in whatever way, ends no other. A program that one compiles is used by the next.
     """
 
     spec = LOCAL

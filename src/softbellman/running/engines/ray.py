@@ -1,6 +1,6 @@
 """Ray engine: each group in a process on some machine of a Ray cluster, trained again elsewhere if that is lost.
 
-Nothing but news and requests to stop goes through Ray. What is trained is read from the study's directory and written
+Nothing but news and requests to stop goes through Ray. Groups are read from the study's directory and written
 to it, so that all machines must see it; and who trains is settled by the lock of each group, whatever Ray believes.
 """
 
