@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from softbellman.analysis.scores import Scores
+from softbellman.analysis.statistics import known_mean
 from softbellman.operators import family
 
 FIXED = {
@@ -105,9 +106,8 @@ def choose_parameter(
 
 def _best(values: np.ndarray) -> int | None:
     """Returns which candidate of `[candidate, seed]` has the highest mean, None if none has a score."""
-    known = ~np.isnan(values)
-    means = np.where(known, values, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-    return int(np.argmax(np.where(known.any(axis=1), means, -np.inf))) if known.any() else None
+    means = known_mean(values)
+    return None if np.isnan(means).all() else int(np.nanargmax(means))
 
 
 def _picked(candidates: Sequence[str], values: np.ndarray, choices: list[int | None]) -> Pick:

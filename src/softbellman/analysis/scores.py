@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from softbellman.analysis.records import Records
-from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, mean_interval
+from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, known_mean, mean_interval
 from softbellman.study.runs import RunPath, merit
 
 MOST_FINAL_PHASES = 10  # as in the paper's Table 1, of 200
@@ -98,7 +98,8 @@ def collect(records: Records, summary: str = "final", column: str = "test_return
             if summary == "best":
                 values[cell] = best_score(series, record.column("updates"))
             else:
-                values[cell] = _mean(series[-final_phases(len(series)) :] if summary == "final" else series[-1:])
+                last = final_phases(len(series)) if summary == "final" else 1
+                values[cell] = known_mean(series[-last:])
             phases.add(len(series))
             if states[cell] == "finished" and np.isnan(values[cell]):
                 states[cell] = "without a score"
@@ -211,12 +212,6 @@ def aggregate(scores: Scores, operator: str, level: float = 0.95, resamples: int
         float(interquartile_mean(values)) if known.any(axis=1).all() else None,
         bootstrap_interval(values, resamples=resamples, seed=seed, level=level),
     )
-
-
-def _mean(scores: np.ndarray) -> float:
-    """Averages test phases; one without a score is left out, and a run without any has none."""
-    known = scores[~np.isnan(scores)]
-    return float(known.mean()) if len(known) else np.nan
 
 
 def _position(names: tuple[str, ...], name: str, kind: str) -> int:

@@ -45,6 +45,17 @@ def _student(share: float, freedom: int) -> float:
     return float(stats.t.ppf(share, freedom))
 
 
+def known_mean(values: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndarray:
+    """Averages along axes all that is not NaN; NaN where nothing is left.
+
+    >>> known_mean(np.array([[1.0, np.nan, 3.0], [np.nan] * 3]))
+    array([ 2., nan])
+    """
+    known = ~np.isnan(values)
+    count = known.sum(axis=axis)
+    return np.where(count > 0, np.where(known, values, 0.0).sum(axis=axis) / np.maximum(count, 1), np.nan)
+
+
 def interquartile_mean(values: np.ndarray, axis: int | None = None) -> np.ndarray | float:
     """Computes the mean of the middle half: a quarter of the values, rounded down, is cut off at either end.
 

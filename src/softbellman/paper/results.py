@@ -11,6 +11,7 @@ import numpy as np
 from softbellman.analysis.normalised import ATARI
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import best_score
+from softbellman.analysis.statistics import known_mean
 from softbellman.operators.spec import family, numbers
 from softbellman.paper.grid import Scale
 
@@ -81,12 +82,12 @@ class Results(NamedTuple):
 
     def late(self, values: np.ndarray) -> np.ndarray:
         """Average `[..., phase]` over the phases of the final score."""
-        return mean(values[..., -self.scale.final_phases :])
+        return known_mean(values[..., -self.scale.final_phases :])
 
     def early(self, values: np.ndarray) -> np.ndarray:
         """Average `[..., phase]` over as many phases, which end a quarter of the way into the run."""
         end = max(self.scale.phases // 4, self.scale.final_phases)
-        return mean(values[..., end - self.scale.final_phases : end])
+        return known_mean(values[..., end - self.scale.final_phases : end])
 
     def of(self, spec: str, values: np.ndarray) -> np.ndarray:
         """Return what an arm has of `[game, arm, ...]`."""
@@ -98,14 +99,14 @@ class Results(NamedTuple):
 
         A negative scale would change signs: where no operator plays better than random actions, none is compared.
         """
-        means = mean(self.final[:, : len(self.scale.operators)])
+        means = known_mean(self.final[:, : len(self.scale.operators)])
         best = np.max(means, axis=1, initial=-np.inf, where=~np.isnan(means))
         return np.where(best > self.random, best - self.random, np.nan)
 
     @property
     def value_scale(self) -> np.ndarray:
         """`[game]` the mean absolute value of DQN; NaN if it is not positive."""
-        found = mean(np.abs(self.late(self.of("max", self.columns["held_out_value"]))))
+        found = known_mean(np.abs(self.late(self.of("max", self.columns["held_out_value"]))))
         return np.where(found > 0, found, np.nan)
 
     def missing(self, specs: Collection[str], games: Sequence[int] | None = None) -> Missing:
@@ -167,17 +168,10 @@ def read(scale: Scale, records: Records | None) -> Results:
                 series = record.column(name)
                 columns[name][cell][: len(series)] = series
             scores = columns["test_return"][cell]
-            final[cell] = mean(scores[-scale.final_phases :])
+            final[cell] = known_mean(scores[-scale.final_phases :])
             maximum[cell] = best_score(scores, columns["updates"][cell])
-            learning[cell] = mean(scores)
+            learning[cell] = known_mean(scores)
     return Results(scale, states, columns, random, final, maximum, learning)
-
-
-def mean(values: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndarray:
-    """Average what is known along axes; NaN where nothing is."""
-    known = ~np.isnan(values)
-    count = known.sum(axis=axis)
-    return np.where(count > 0, np.where(known, values, 0.0).sum(axis=axis) / np.maximum(count, 1), np.nan)
 
 
 def deviation(values: np.ndarray) -> float:

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from softbellman.analysis.statistics import known_mean
 from softbellman.paper.arms import ARMS, WHOLE, candidates, readings, take
 from softbellman.paper.figures.panels import Panel, draw_band
 from softbellman.paper.grid import Scale
-from softbellman.paper.results import Results, deviation, mean
+from softbellman.paper.results import Results, deviation
 from softbellman.report.pictures import look, thousands
 
 BY_TAU = ()
@@ -85,10 +86,10 @@ def analyse(rows: Sequence[Row], results: Results) -> list[dict[str, Any]]:
                         "parameter": line.reading,
                         "operators": line.operators,
                         "runs": int((~np.isnan(runs)).sum()),
-                        "mean": float(mean(runs)),
+                        "mean": float(known_mean(runs)),
                         "mean sd": deviation(runs),
                         "sd all": deviation(line.values[:, late]),
-                        "largest": float(mean(_extreme(line.values))),
+                        "largest": float(known_mean(_extreme(line.values))),
                     }
     return list(found.values())
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from softbellman.analysis.statistics import known_mean
 from softbellman.operators.spec import numbers
 from softbellman.paper.arms import ARMS, PAPERS, WHOLE, Arm, alike, candidates, choose, readings, take
 from softbellman.paper.expected import TABLE_1, TABLE_2, TABLE_A1, Score
 from softbellman.paper.figures.panels import Panel
-from softbellman.paper.results import Results, deviation, mean
+from softbellman.paper.results import Results, deviation
 from softbellman.report.pictures import look
 
 _BEST, _OTHERS = "best", "best by other seeds"
@@ -153,7 +154,7 @@ def _both_by_tau(results: Results, game: int) -> Any:
 
 
 def _errors(axis: Any, x: np.ndarray, scores: Sequence[np.ndarray], label: str, line: dict[str, Any]) -> None:
-    means = np.array([float(mean(each)) for each in scores])
+    means = np.array([float(known_mean(each)) for each in scores])
     spreads = np.array([deviation(each) for each in scores])
     if np.isfinite(means).any():
         style = {"color": line["color"], "marker": "o", "linestyle": "none", "capsize": 3, "label": label}
@@ -188,10 +189,10 @@ def _scores(results: Results, game: int, specs: Iterable[str | None], theirs: Sc
     final, best = (np.array([values[cell] for cell in cells]) for values in (results.final, results.maximum))
     return {
         "runs": int((~np.isnan(final)).sum()),
-        "mean": float(mean(final)),
+        "mean": float(known_mean(final)),
         "mean sd": deviation(final),
         "sd all": deviation(np.array([phases[cell] for cell in cells])),
-        "best": float(mean(best)),
+        "best": float(known_mean(best)),
         "best sd": deviation(best),
         **({} if theirs is None else {"paper": theirs[0], "paper sd": theirs[1]}),
     }
