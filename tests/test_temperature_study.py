@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from softbellman.analysis.records import Records
 from softbellman.config import as_arm, preset
 from softbellman.running.build import spelled_arm
 
@@ -111,3 +112,14 @@ def test_another_rate_is_taken_only_where_it_is_better(gains, chosen):
             scores |= {f"max {rate}": 10 + gain + other, f"double {rate}": 9 + gain + other}
         games[name] = judge.Game(scores, 0.0)
     assert judge.rate(games).splitlines()[-1] == f"chosen: {chosen}"
+
+
+def test_distances_from_exact_values_are_told_arm_by_arm(tmp_path):
+    values = {"value_error": 0.5, "value_bias": -1.25, "policy_loss": -1e-12}
+    study = synthetic(tmp_path / "study", operators=["max", "mean"], seeds=[0, 1, 2], values=values)
+    lines = judge.truth(Records.read(study)).splitlines()
+    cells = {line.split(" | ")[0]: line.split(" | ")[2:] for line in lines if line.startswith("| `")}
+    alone = ["0.50 (0.50 to 0.50)", "-1.25 (-1.25 to -1.25)"]
+    none = "+0.000 (+0.000 to +0.000)"
+    assert cells["| `max`"] == [*alone, "", "0.00 (0.00 to 0.00)", " |"]
+    assert cells["| `mean`"] == [*alone, none, "0.00 (0.00 to 0.00)", f"{none} |"]

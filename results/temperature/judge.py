@@ -1,6 +1,7 @@
 """Choices and verdicts of the studies of temperature, by the rules of docs/claims.md and README.md beside this file.
 
 .venv/bin/python results/temperature/judge.py rate      # the learning rate of sharp-minatar, from learning-rate/
+.venv/bin/python results/temperature/judge.py truth     # distances from exact values, from truth/, as Markdown
 .venv/bin/python results/temperature/judge.py choose    # arms of the last study, from scale/, others/ and screen/
 .venv/bin/python results/temperature/judge.py verdict   # its two claims, from final/
 """
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from softbellman.analysis.records import Records
-from softbellman.analysis.scores import final_phases
+from softbellman.analysis.scores import Summary, collect, final_phases, summarise
 from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, simultaneous_differences
 from softbellman.paper.verdicts import estimate
 from softbellman.study.store import Study
@@ -156,6 +157,37 @@ def rate(games: Games) -> str:
     return "\n".join([*lines, f"chosen: {max(better)[1] if better else '3e-4, as it was'}"])
 
 
+def truth(records: Records) -> str:
+    """Writes a table for each MDP: final score and distances from the exact values, each with its 95% interval.
+
+    `value_bias` and `policy_loss` are compared with the first arm by Dunnett's intervals.
+    """
+    lines = []
+    for game in records.study.environments:
+        columns = {}
+        for name in ("test_return", "value_error", "value_bias", "policy_loss"):
+            scores = collect(records, "final", name)
+            runs = [scores.of(arm, game) for arm in scores.operators]
+            columns[name] = [_told(summarise(each)) for each in runs]
+            if name in ("value_bias", "policy_loss"):
+                columns[f"{name} minus {scores.operators[0]}"] = [
+                    "",
+                    *(_shown(each.mean, each.interval) for each in simultaneous_differences(runs)),
+                ]
+        lines += [game, "", f"| arm | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+        lines += [
+            f"| `{arm}` | {' | '.join(cells)} |"
+            for arm, *cells in zip(records.study.operators, *columns.values(), strict=True)
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _told(summary: Summary) -> str:
+    assert summary.mean is not None and summary.interval is not None
+    return f"{summary.mean:z.2f} ({summary.interval[0]:z.2f} to {summary.interval[1]:z.2f})"
+
+
 def choose(taus: Games, screen: Games) -> Choices:
     """Chooses the arms of the last study from those before it, which must have all their runs."""
     require(taus, GAMES, TAUS)
@@ -221,7 +253,8 @@ def _state(intervals: Sequence[Interval], margin: float) -> str:
     return "not supported" if any(high < margin for _, high in intervals) else "undecided"
 
 
-def _shown(mean: float, interval: Interval) -> str:
+def _shown(mean: float | None, interval: Interval | None) -> str:
+    assert mean is not None and interval is not None
     return f"{mean:+.3f} ({interval[0]:+.3f} to {interval[1]:+.3f})"
 
 
@@ -236,10 +269,12 @@ def _games(*names: str) -> dict[str, Game]:
 def main(words: Sequence[str]) -> str:
     """Does what the first word says, and returns what is to be printed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("rate", "choose", "verdict"))
+    parser.add_argument("step", choices=("rate", "truth", "choose", "verdict"))
     step = parser.parse_args(words).step
     if step == "rate":
         return rate(_games("learning-rate"))
+    if step == "truth":
+        return truth(Records.read(Study(HERE / "truth")))
     choices = choose(_games("scale", "others"), _games("screen"))
     if step == "choose":
         return str(choices)
