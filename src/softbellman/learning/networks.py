@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from softbellman.envs.step import Scale
-from softbellman.learning.parts.heads import Linear
+from softbellman.learning.parts.heads import Linear, Output
 
 Params = dict[str, dict[str, jax.Array]]
 
@@ -30,12 +30,14 @@ class Network(NamedTuple):
             estimate needs several outputs for each action.
         last_layer: name of the layer whose weights the gradient statistics look at.
         perturb: `perturb(params, key) -> params` with noise on the weights; the key is consumed. None: there is none.
+        outputs: the layers that outputs are a sum of, one of them not centred; empty: the last layer alone.
     """
 
     init: Callable[[jax.Array], Params]
     apply: Callable[[Params, jax.Array], jax.Array]
     last_layer: str
     perturb: Callable[[Params, jax.Array], Params] | None = None
+    outputs: tuple[Output, ...] = ()
 
 
 class Init(NamedTuple):
@@ -121,7 +123,7 @@ def mlp(
         _expect_shape(obs, tuple(obs_shape))
         return head.apply(params, _scaled(obs, scale).reshape(obs.shape[0], -1), widths, outputs)
 
-    return Network(_init_layers(shapes, init), apply, "q")
+    return Network(_init_layers(shapes, init), apply, "q", outputs=head.outputs)
 
 
 def nature_cnn(
@@ -171,7 +173,7 @@ def nature_cnn(
             x = x.reshape(-1, len(obs)).T
         return head.apply(params, x, hidden, outputs)
 
-    return Network(_init_layers(shapes, init), apply, "q")
+    return Network(_init_layers(shapes, init), apply, "q", outputs=head.outputs)
 
 
 def minatar_cnn(
@@ -214,7 +216,7 @@ def minatar_cnn(
         x = _convolve(params["conv"], _scaled(obs, scale).transpose(3, 1, 2, 0), stride=1)
         return head.apply(params, x.reshape(-1, len(obs)).T, hidden, outputs)
 
-    return Network(_init_layers(shapes, init), apply, "q")
+    return Network(_init_layers(shapes, init), apply, "q", outputs=head.outputs)
 
 
 def _convolve_one(layer: dict[str, jax.Array], x: jax.Array, stride: int) -> jax.Array:

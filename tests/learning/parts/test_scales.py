@@ -7,7 +7,8 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.learning import learner
-from softbellman.learning.networks import mlp
+from softbellman.learning.networks import minatar_cnn, mlp, nature_cnn
+from softbellman.learning.parts.heads import Duelling, Linear, Noisy, NoNoise, Output
 from softbellman.learning.parts.scales import PopArt, Raw
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
@@ -34,6 +35,34 @@ def test_outputs_are_preserved(targets):
     assert float(params["scale"]["mean"]) == pytest.approx(np.mean(targets), rel=0.01)
     deviation = max(np.std(targets), 1e-4)
     assert float(scale.unit(params)) == pytest.approx(deviation, rel=0.6 if deviation > 1e-3 else 300)
+
+
+@pytest.mark.parametrize("outputs", [None, 3])
+@pytest.mark.parametrize("noise", [NoNoise(), Noisy(0.5)], ids=str)
+@pytest.mark.parametrize("head", [Linear(), Duelling()], ids=str)
+def test_outputs_are_preserved_with_every_head_and_under_noise(head, noise, outputs):
+    scale = PopArt(0.5)
+    network = scale.scaled(noise.added(mlp((3,), 4, (8,), head=head, outputs=outputs)))
+    params, key = network.init(jax.random.key(0)), jax.random.key(1)
+    obs = jnp.asarray(np.random.default_rng(0).normal(size=(5, 3)), jnp.float32)
+    moved = params
+    for targets in ([10.0, 20.0], [-300.0, 40.0], [0.25, 0.25]):
+        moved = scale.adapted(moved, network, lambda targets=targets: jnp.asarray(targets))
+        np.testing.assert_allclose(network.apply(moved, obs), network.apply(params, obs), atol=2e-3)
+        if network.perturb is not None:
+            before, after = (network.apply(network.perturb(each, key), obs) for each in (params, moved))
+            np.testing.assert_allclose(after, before, atol=2e-3)
+            assert np.abs(before - network.apply(params, obs)).max() > 0.01
+
+
+def test_every_network_names_its_output_layers():
+    for network in (
+        mlp((3,), 4, head=Duelling()),
+        minatar_cnn((5, 5, 2), 3, head=Duelling()),
+        nature_cnn(4, head=Duelling()),
+    ):
+        assert network.outputs == (Output("q", is_centred=True), Output("value_q"))
+        assert network.outputs == Noisy(0.5).added(network).outputs == PopArt(0.5).scaled(network).outputs
 
 
 def test_moments_are_running_means():

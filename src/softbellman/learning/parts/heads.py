@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +17,24 @@ def dense(layer: Mapping[str, jax.Array], x: jax.Array) -> jax.Array:
     return x @ layer["w"] + layer["b"][None, :]
 
 
+class Output(NamedTuple):
+    """A fully connected layer that outputs are a sum of.
+
+    Attributes:
+        layer: its name.
+        is_centred: its mean over actions is taken away, so that a number added to all of its biases is lost.
+    """
+
+    layer: str
+    is_centred: bool = False
+
+
 @dataclass(frozen=True)
 class Linear(Part):
     """Hidden layers and one output layer, `q`."""
 
     name = "linear"
+    outputs: ClassVar[tuple[Output, ...]] = (Output("q"),)  # the layers that outputs are a sum of
 
     def shapes(self, features: int, hidden: Mapping[str, int], num_outputs: int, per_action: int) -> dict[str, Any]:
         """Give the shape of each layer's weights.
@@ -50,6 +63,7 @@ class Duelling(Linear):
     """
 
     name = "duelling"
+    outputs = (Output("q", is_centred=True), Output("value_q"))
 
     def shapes(self, features: int, hidden: Mapping[str, int], num_outputs: int, per_action: int) -> dict[str, Any]:
         """Give the shapes of both streams."""

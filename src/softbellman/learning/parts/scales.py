@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from softbellman.learning.networks import Network
+from softbellman.learning.parts.heads import Output
 from softbellman.part import Part, require
 
 _LAYER = "scale"
@@ -37,8 +38,8 @@ class PopArt(Raw):
     """Targets of mean 0 and deviation 1, outputs preserved (van Hasselt et al., 2016).
 
     The network's layer `scale` holds `mean` and `square`, running means of the targets and of their squares; outputs
-    are `deviation * raw + mean`, and whenever these move, the last layer is rescaled so that outputs stay. Deviation
-    D28.
+    are `deviation * raw + mean`, and whenever these move, the network's output layers are rescaled so that outputs
+    stay, under noise on the weights too. Deviation D28.
     """
 
     name = "popart"
@@ -61,19 +62,20 @@ class PopArt(Raw):
         return network._replace(init=init, apply=apply)
 
     def adapted(self, params: Any, network: Network, targets: Any) -> Any:
-        """Move the moments towards those of the targets, and rescale the last layer."""
-        goals, moments, last = targets(), params[_LAYER], params[network.last_layer]
+        """Move the moments towards those of the targets, and rescale the output layers."""
+        goals, moments = targets(), params[_LAYER]
         moved = {
             "mean": moments["mean"] + self.rate * (goals.mean() - moments["mean"]),
             "square": moments["square"] + self.rate * (jnp.square(goals).mean() - moments["square"]),
         }
         (mean, deviation), (new_mean, new_deviation) = _moments(moments), _moments(moved)
-        rescaled = {
-            **last,
-            "w": last["w"] * (deviation / new_deviation),
-            "b": (deviation * last["b"] + mean - new_mean) / new_deviation,
-        }
-        return {**params, _LAYER: moved, network.last_layer: rescaled}
+        rescaled = {}
+        for name, is_centred in network.outputs or (Output(network.last_layer),):
+            layer = {entry: array * (deviation / new_deviation) for entry, array in params[name].items()}
+            if not is_centred:
+                layer["b"] = (deviation * params[name]["b"] + mean - new_mean) / new_deviation
+            rescaled[name] = layer
+        return {**params, _LAYER: moved, **rescaled}
 
     def unit(self, params: Any) -> Any:
         """Give the targets' deviation."""
