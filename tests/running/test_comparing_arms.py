@@ -195,6 +195,41 @@ def test_what_is_wrong_with_an_arm_is_said_before_any_work(changes, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("arms", "part", "message"),
+    [
+        (
+            ["max", "deviation(2)"],
+            {"recipe.estimate": "quantiles(5)"},
+            "arm deviation(2): recipe.estimate quantiles(5)",
+        ),
+        (["max", "deviation(2), estimate=quantiles(5)"], {}, "estimate=quantiles(5): recipe.estimate quantiles(5)"),
+        (["softmax(5)", "max"], {"recipe.controller": "noise"}, "arm max: recipe.controller noise sets the one"),
+        (
+            ["max", "max, exploration=policy(deviation(2))"],
+            {},
+            "arm max, exploration=policy(deviation(2)): recipe.expl",
+        ),
+    ],
+)
+def test_every_arm_is_held_against_the_parts_that_it_trains_with(arms, part, message):
+    with pytest.raises(ValueError, match=r".") as caught:
+        comparison(arms, values=SMALL | part)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("others", [[], ["softmax(5)"]])
+@pytest.mark.parametrize(
+    ("arm", "part"),
+    [
+        ("deviation(2), estimate=value", {"recipe.estimate": "quantiles(5)"}),
+        ("mean, controller=fixed", {"recipe.controller": "noise"}),
+    ],
+)
+def test_an_arm_is_not_held_against_parts_that_it_replaces(arm, part, others):
+    assert comparison([arm, *others], values=SMALL | part).specs == [arm, *others]
+
+
 def test_an_arm_may_go_back_to_a_plain_part_of_a_study_that_has_another():
     planned = comparison(["max, gap=none", "max"], values=SMALL | {"recipe.gap": "gap(0.9)"})
     assert planned.specs == ["max, gap=none", "max"]

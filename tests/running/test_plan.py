@@ -51,6 +51,15 @@ def planned(
         ),
         ({"recipe__controller": "noise(-1)"}, r"recipe\.controller 'noise\(-1\)': kappa \(-1\) must be above 0"),
         ({"recipe__controller": "noise", "operator": "max"}, r"recipe\.controller noise sets .* and max has none"),
+        (
+            {"recipe__estimate": "categorical(5, -2, 2)", "operator": "deviation(2)"},
+            r"estimate categorical\(5, -2, 2\) mixes .* of deviation\(2\) are no policy: .* recipe\.estimate value$",
+        ),
+        (
+            {"recipe__estimate": "quantiles(5)", "operator": "double(deviation(2))"},
+            r"double\(deviation\(2\)\) are no pol",
+        ),
+        ({"recipe__exploration": "policy(deviation(2))"}, r"recipe\.exploration 'policy.*deviation\(2\), which are no"),
         ({"recipe__controller": "match", "operator": "double(softmax(5))"}, r"match needs an operator on one set"),
         (
             {"recipe__controller": "loop", "recipe__gap": "gap(0.9)", "operator": "softmax(5)"},

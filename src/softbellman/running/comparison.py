@@ -14,13 +14,13 @@ from softbellman.config.arms import Arm, as_arm, joined, key_of, noun_of, requir
 from softbellman.envs import is_device
 from softbellman.memory import available_memory, require_memory
 from softbellman.operators.spec import plain
-from softbellman.running.build import spelled_arm
+from softbellman.running.build import parts_of, spelled_arm
 from softbellman.running.elsewhere import require_elsewhere
 from softbellman.running.engines import HERE, LOCAL, Engine, Local, share, xla_flags
 from softbellman.running.engines.named import is_of_other_machines, make_engine, require_engine
 from softbellman.running.jax_settings import require_flags
 from softbellman.running.launch import Work, find_work
-from softbellman.running.plan import Plan, check_in_training, check_seeds, plan
+from softbellman.running.plan import Plan, check_in_training, check_seeds, check_with_parts, plan
 from softbellman.sinks import require_sinks
 from softbellman.study.groups import open_groups
 from softbellman.study.matching import require_within
@@ -30,6 +30,7 @@ from softbellman.study.runs import runs_of
 from softbellman.study.store import Study, study_in
 
 _COMPILED_TOGETHER = 8
+_GOES_WITH_ALL = "softmax(1)"  # an operator that the study's own settings are checked with where no arm has them
 _OF_EACH_ENVIRONMENT = ("environment", "observations")
 _OF_EACH_RUN = ("frames per step", "network", "budget", "target", "tests", "epsilon")
 
@@ -228,7 +229,8 @@ def prepare(
             raise ValueError(f"a comparison takes one {kind} or several different ones, and was given {given}")
     for arm in arms:
         _require_importable(arm.operator)
-    plans = [plan(name, arms[0].made(), seeds[:1], config, steps=steps, frames=frames) for name in environments]
+    first = next((arm for arm in arms if not arm.changes), Arm(_GOES_WITH_ALL)).made()
+    plans = [plan(name, first, seeds[:1], config, steps=steps, frames=frames) for name in environments]
     for each in plans:
         for arm in arms:
             check_in_training(arm.made(), each.facts["num_actions"])
@@ -256,6 +258,8 @@ def _plans_of(arm: Arm, plans: Sequence[Plan]) -> Sequence[Plan]:
         ValueError: as `plan`, and for a setting without an effect in any of the environments.
     """
     if not arm.changes:
+        parts = parts_of(plans[0].config.recipe)
+        check_with_parts(arm.made(), parts["estimate"], parts["controller"])
         return plans
     own = [plan(each.environment, arm.made(), each.seeds, arm.config(each.config)) for each in plans]
     require_elsewhere([each.environment for each in plans], own[0].config)

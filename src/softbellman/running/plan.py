@@ -8,6 +8,8 @@ from softbellman import operators as ops
 from softbellman.config import PRESETS, Config, checked, effective, replaced
 from softbellman.learning import device_replay
 from softbellman.learning.learner import epsilon_at
+from softbellman.learning.parts.controllers import Fixed
+from softbellman.learning.parts.estimates import Value
 from softbellman.learning.parts.table import ROLES
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import FrameReplay
@@ -171,7 +173,7 @@ def plan(
         if compiled_env(environment, config):
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
-        recipe.controller.check(operator)
+        check_with_parts(operator, recipe.estimate, recipe.controller)
         if own := _own_parts(config):
             masked = env.legal is not None
             check_parts(own, recipe, operator, env.obs_shape, env.obs_dtype, env.num_actions, masked=masked)
@@ -214,6 +216,16 @@ def check_in_training(operator: Any, num_actions: int) -> None:
     ops.require_contract(operator, num_actions, "jax")
     if ops.parse(str(operator)) != operator:
         raise ValueError(f"operator {operator} is not what its own spec, which the study records, leads to")
+
+
+def check_with_parts(operator: Any, estimate: Value, controller: Fixed) -> None:
+    """Refuses an operator that does not go with parts of a recipe.
+
+    Raises:
+        ValueError: with the part, and what it needs.
+    """
+    estimate.check(operator)
+    controller.check(operator)
 
 
 def replay_bytes(environment: str, env: envs.HostEnv, config: Config, recipe: Recipe, num_runs: int) -> int:

@@ -52,6 +52,18 @@ def transitions(seed=1, size=B):
 # ------------------------------------------------------------------------------------- one law for all of them
 
 
+@pytest.mark.parametrize("estimate", ESTIMATES, ids=IDS)
+def test_a_law_needs_weights_that_are_a_policy(estimate):
+    for operator in OPERATORS:
+        estimate.check(operator)
+    for operator in (ops.deviation(2.0), ops.double(ops.deviation(0.5)), ops.clipped_double(ops.deviation(1.0))):
+        if not estimate.is_law:
+            estimate.check(operator)
+            continue
+        with pytest.raises(ValueError, match=r"^recipe\.estimate \w+\(.*are no policy.*; take an operator that does"):
+            estimate.check(operator)
+
+
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 @pytest.mark.parametrize("estimate", ESTIMATES, ids=IDS)
 def test_the_mean_of_the_target_is_the_scalar_target(estimate, operator):

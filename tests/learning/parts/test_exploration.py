@@ -53,3 +53,18 @@ def test_boltzmann_is_the_policy_of_softmax():
     assert boltzmann(5.0) == Policy(ops.softmax(5.0)) and str(boltzmann(5.0)) == "policy(softmax(5))"
     with pytest.raises(ValueError, match="is no operator"):
         Policy(3.0)
+
+
+class Unclaimed(ops.Maximum):
+    """A maximum that claims nothing."""
+
+    laws = ops.Laws()
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [ops.deviation(2.0), ops.double(ops.deviation(0.5)), ops.clipped_double(ops.deviation(1.0)), Unclaimed()],
+)
+def test_weights_that_are_no_policy_explore_nothing(operator):
+    with pytest.raises(ValueError, match="which are no policy: it does not claim weights_are_policy; take"):
+        Policy(operator)

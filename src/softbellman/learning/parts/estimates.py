@@ -40,6 +40,19 @@ class Value(Part):
     is_law = False  # outputs stand for a distribution of returns
     in_units = True  # outputs are in the units of the rewards
 
+    def check(self, operator: Any) -> None:
+        """Refuse an operator with which there is no target: a law mixes others with the weights of a policy.
+
+        Raises:
+            ValueError: with the law of operators that is missing.
+        """
+        require(
+            not self.is_law or operator.laws.weights_are_policy,
+            f"recipe.estimate {self} mixes distributions with the operator's weights, and those of {operator} are no "
+            "policy: it does not claim weights_are_policy; take an operator that does, such as softmax(5), or "
+            "recipe.estimate value",
+        )
+
     def drawn(self, key: Any) -> "Value":
         """Draw what an update needs; the key is consumed."""
         return self

@@ -46,6 +46,11 @@ class Policy(Greedy):
     def __post_init__(self) -> None:
         """Check the argument."""
         require(isinstance(self.operator, Operator), f"{self.operator!r} is no operator; write policy(softmax(5))")
+        require(
+            self.operator.laws.weights_are_policy,
+            f"no action can be drawn with the weights of {self.operator}, which are no policy: it does not claim "
+            "weights_are_policy; take an operator that does, such as softmax(5)",
+        )
 
     def actions(self, q: Any, chance: Any, legal: Any = None) -> Any:
         """Draw from the operator's weights."""
