@@ -47,7 +47,15 @@ def planned(
         ({"recipe__tightening": "tightening(0)"}, r"recipe\.tightening 'tightening\(0\)': steps \(0\)"),
         (
             {"recipe__tightening": "tightening", "recipe__estimate": "quantiles(5)"},
-            r"recipe\.tightening tightening does not go with recipe\.estimate .*: it needs values; try value",
+            r"recipe\.tightening tightening does not go with recipe\.estimate .*: it needs values in the rewards",
+        ),
+        (
+            {"recipe__tightening": "tightening(2, 1)", "recipe__estimate": "transformed"},
+            r"recipe\.tightening tightening\(2, 1\) does not go with recipe\.estimate transformed: it needs values in",
+        ),
+        (
+            {"recipe__scale": "popart(0.1)", "recipe__estimate": "transformed(0.01)"},
+            r"recipe\.scale popart\(0\.1\) does not go with recipe\.estimate transformed\(0\.01\): it needs values in",
         ),
         ({"recipe__controller": "noise(-1)"}, r"recipe\.controller 'noise\(-1\)': kappa \(-1\) must be above 0"),
         ({"recipe__controller": "noise", "operator": "max"}, r"recipe\.controller noise sets .* and max has none"),

@@ -161,12 +161,12 @@ def parts_of(settings: RecipeSettings) -> dict[str, Any]:
             f"recipe.controller {settings.controller} holds values against returns, and with recipe.gap {settings.gap} "
             "values are no returns; try noise(0.75)"
         )
-    lowest = getattr(parts["target"], "reduce", None) == "min"
+    lowest, in_units = getattr(parts["target"], "reduce", None) == "min", "values in the rewards' units; try value"
     for role, is_chosen, fits, needs in (
         ("risk", parts["risk"] != Neutral(), estimate.is_law, "a distribution of returns; try quantiles(51)"),
         ("target", lowest, not estimate.is_law, "values; try value"),
-        ("tightening", parts["tightening"].around > 0, not estimate.is_law, "values; try value"),
-        ("scale", parts["scale"] != Raw(), estimate.in_units, "values in the rewards' units; try value"),
+        ("tightening", parts["tightening"].around > 0, estimate.in_units, in_units),
+        ("scale", parts["scale"] != Raw(), estimate.in_units, in_units),
     ):
         if is_chosen and not fits:
             raise ValueError(
