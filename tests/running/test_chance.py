@@ -5,6 +5,7 @@ import pytest
 
 from softbellman.running import play
 from softbellman.study import chance
+from softbellman.study.locks import Lost
 from softbellman.study.store import Study
 
 from ..studies import synthetic
@@ -46,4 +47,14 @@ def test_a_failure_is_told_of_and_does_no_harm(study, monkeypatch):
 def test_a_damaged_file_counts_as_none(study):
     play.measure_chance(study, pytest.fail)
     next(study.path.glob("random/*.json")).write_text("{")
+    assert chance.read(study, "minatar/breakout") is None
+
+
+def test_nothing_is_written_by_one_whose_place_was_taken(study):
+    def lost():
+        raise Lost("another process has taken over")
+
+    notes = []
+    play.measure_chance(study, notes.append, lost)
+    assert len(notes) == 1 and "another process has taken over" in notes[0]
     assert chance.read(study, "minatar/breakout") is None

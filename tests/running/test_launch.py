@@ -248,6 +248,70 @@ def test_what_a_check_raises_ends_training(study):
         launch(study, work, engine=Acting(trains), variables={}, progress=reporter(1, 1, quiet=True), check=lost)
 
 
+@pytest.mark.parametrize("kind", ["resumed", "died", "nothing"])
+def test_a_driver_whose_place_was_taken_writes_nothing(study, kind):
+    """Its lease goes while an engine trains, and no thread has noticed: the study stays as its new holder has it."""
+    events = {
+        "resumed": {"agent_steps": 5, "notes": ["not exact"], "provenance": {}},
+        "died": {"reason": "killed", "report": "much"},
+    }
+    files = {}
+
+    def written():
+        return {path: path.read_bytes() for path in study.path.rglob("*") if path.is_file()}
+
+    def trains(tasks, on_event, check):
+        for lease in study.path.glob(".lock.*"):
+            lease.unlink()
+        files.update(written())
+        if kind in events:
+            on_event(tasks[0], Event(kind, events[kind]))
+
+    work = find_work(study.runs, [], 1, 4)
+    with study.locked() as lease, pytest.raises(Lost, match="another process has taken over"):
+        launch(
+            study,
+            work,
+            engine=Acting(trains),
+            variables={},
+            progress=reporter(1, 1, quiet=True),
+            check=lease.check,
+            confirm=lease.confirm,
+        )
+    assert written() == files
+
+
+def test_a_driver_whose_place_was_taken_before_it_began_writes_nothing(study):
+    before = sorted(study.path.rglob("*"))
+
+    def lost():
+        raise Lost("another process has taken over")
+
+    work = find_work(study.runs, [], 2, 2)
+    with pytest.raises(Lost):
+        launch(study, work, engine=Acting(None), variables={}, progress=reporter(1, 1, quiet=True), confirm=lost)
+    assert sorted(study.path.rglob("*")) == before and "launches" not in Study(study.path).record
+
+
+def test_a_lease_that_does_not_answer_is_told_of_and_tried_again(study, capsys):
+    answers = iter([True, True, False])
+
+    def confirm():
+        if not next(answers, True):
+            raise OSError(5, "Input/output error", ".lock.1")
+
+    def trains(tasks, on_event, check):
+        for task in tasks:
+            on_event(task, Event("resumed", {"agent_steps": 5, "notes": [], "provenance": {}}))
+            for run in open_group(study, task.group).runs:
+                write_status(run, "finished")
+
+    work = find_work(study.runs, [], 2, 2)
+    launch(study, work, engine=Acting(trains), variables={}, progress=reporter(1, 1, quiet=True), confirm=confirm)
+    assert ".lock.1 could not be written: Input/output error; training goes on" in capsys.readouterr().err
+    assert len(Study(study.path).record["resumptions"]) == 1
+
+
 def test_the_whole_study_is_told_as_one(study):
     lines = []
 

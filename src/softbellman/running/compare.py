@@ -78,12 +78,15 @@ def train_comparison(
                     variables=resources.variables,
                     progress=progress,
                     check=lease.check,
+                    confirm=lease.confirm,
                     inexact=inexact,
                     on_phase=on_phase,
                 )
             finally:
                 progress.close()
-        measure_chance(study, Silent().note)  # also where a process before this one was stopped while it played
+        measure_chance(
+            study, Silent().note, lease.confirm
+        )  # also where a process before this one was stopped while it played
     return study
 
 

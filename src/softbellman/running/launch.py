@@ -99,6 +99,7 @@ def launch(
     variables: Mapping[str, str],
     progress: Reporter,
     check: Callable[[], None] = lambda: None,
+    confirm: Callable[[], None] = lambda: None,
     inexact: bool = False,
     on_phase: str | Callable[[Any, Any], Any] | None = None,
 ) -> None:
@@ -115,6 +116,8 @@ def launch(
         variables: of the environment that workers run in.
         progress: takes how it goes.
         check: called several times a second; what it raises ends training as a signal does.
+        confirm: called before anything is written into the study; what it raises keeps it from being written, and ends
+            training.
         inexact: goes on also where that can't be done exactly.
         on_phase: called after each test phase, or its `module:name` for an engine that trains elsewhere; see
             `train_group`. If it asks for a stop, every group's state is saved too, and this returns.
@@ -123,20 +126,22 @@ def launch(
         Stopped: it was asked to stop by a signal, and every group's state is saved.
         ValueError: a group can't go on as it is; nothing of it was touched, and all others were trained.
     """
+    made_with = provenance() | {"threads": variables.get("NPROC"), "xla_flags": variables.get("XLA_FLAGS")}
+    started = {"groups": len(work.groups), "workers": engine.capacity, "provenance": made_with}
     try:
+        confirm()
         groups = [*work.begun, *(Group.create(study, runs) for runs in work.fresh)]
+        confirm()
+        study.update(launches=[*study.record.get("launches", []), started])
     except OSError as error:
         raise unwritable(study.path, error, "make room, and go on with the study") from None
-    made_with = provenance() | {"threads": variables.get("NPROC"), "xla_flags": variables.get("XLA_FLAGS")}
-    started = {"groups": len(groups), "workers": engine.capacity, "provenance": made_with}
-    study.update(launches=[*study.record.get("launches", []), started])
 
     def check_all() -> None:
         stop.check()
         check()
 
     with StopRequests(progress.note) as stop:
-        watch = _Watch(study, groups, progress, stop)
+        watch = _Watch(study, groups, progress, stop, confirm)
         while groups and not watch.stopped:
             groups.sort(key=lambda group: -len(group.runs))  # the long ones first, so that all end at about one time
             tasks = [Task(study.path, group.path.name, inexact, variables, on_phase) for group in groups]
@@ -151,6 +156,7 @@ def launch(
             groups = [follower for group in groups for follower in watch.settle(group)]
     for group in open_groups(study):
         if all(read_status(run) == "finished" for run in group.runs):  # it was killed when all was done but this
+            confirm()
             group.remove()
     if watch.refusals:
         raise ValueError("; ".join(watch.refusals.values()))
@@ -177,8 +183,16 @@ def outcome(study: Study, operators: Sequence[str] | None = None) -> list[str]:
 class _Watch:
     """Watch over the groups under way, and the fate of those that die."""
 
-    def __init__(self, study: Study, groups: Sequence[Group], progress: Reporter, stop: StopRequests) -> None:
+    def __init__(
+        self,
+        study: Study,
+        groups: Sequence[Group],
+        progress: Reporter,
+        stop: StopRequests,
+        confirm: Callable[[], None],
+    ) -> None:
         self.study, self.progress, self.stop, self.refusals = study, progress, stop, dict[str, str]()
+        self.confirm = confirm
         self.stopped = False  # by the user's own `on_phase`
         self._groups = {group.path.name: group for group in groups}
         self._over = {run for run in study.runs if read_status(run) in OVER}
@@ -232,6 +246,7 @@ class _Watch:
                 self.refusals[task.group] = facts["reason"]
             case "died":
                 self._reports[task.group] = facts["reason"], facts["report"], facts.get("raised", False)
+                self.confirm()
                 for run in group.unfinished:
                     write_error(run, "stopped", facts["reason"], facts["report"])
             case "ended":
@@ -250,6 +265,7 @@ class _Watch:
             self._places[name] = place
             self.progress.note(f"{name}: {reason}; it is tried again from agent step {place:,}")
             return [group]
+        self.confirm()
         if len(group.runs) == 1:
             write_error(left[0], "failed", reason, report)
             self._end(left[0])
@@ -277,6 +293,7 @@ class _Watch:
         """Records the groups that went on; all of one launch are one resumption. Many go on at about one time."""
         if self._made_with is not None:
             steps, known = self._resumed
+            self.confirm()
             self.study.record_resumption(dict(steps), list(known), self._made_with, again=self._has_record)
             self._made_with, self._recorded_at, self._has_record = None, time.monotonic(), True
 

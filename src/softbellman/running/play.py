@@ -89,11 +89,11 @@ def evaluate_random(environment: str, config: Config, *, episodes: int, max_step
     return _play(policy, env, config, episodes, max_steps)._replace(overestimation=None)
 
 
-def measure_chance(study: Study, on_note: Callable[[str], None]) -> None:
+def measure_chance(study: Study, on_note: Callable[[str], None], confirm: Callable[[], None] = lambda: None) -> None:
     """Play the random policy in each environment where a run has finished, unless it was played, and write its scores.
 
     The budget is that of one test phase of the study, and at most `CHANCE_STEPS`. A failure is told of and does no
-    harm: the report then says nothing of chance.
+    harm: the report then says nothing of chance. `confirm` is called before anything is written, and may raise.
     """
     for environment in study.environments:
         finished = any(run.environment == environment and read_status(run) == "finished" for run in study.runs)
@@ -101,6 +101,7 @@ def measure_chance(study: Study, on_note: Callable[[str], None]) -> None:
             steps = min(CHANCE_STEPS, study.config.loop.test_steps)
             try:
                 phase = evaluate_random(environment, study.config, episodes=CHANCE_GAMES, max_steps=steps, seed=0)
+                confirm()
                 chance.write(study, environment, phase)
             except Exception as error:  # an environment may fail in any way
                 on_note(f"the random policy could not be played in {environment}: {type(error).__name__}: {error}")
