@@ -9,6 +9,7 @@ import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,7 @@ from softbellman.running.plan import Plan
 from softbellman.running.progress import Silent
 from softbellman.running.worker import work
 from softbellman.study.groups import open_group
+from softbellman.study.provenance import provenance
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import write_error
@@ -452,6 +454,33 @@ def test_l27_what_a_comparison_was_begun_with_it_goes_on_with(compared, monkeypa
         "NPROC": "3",
         "XLA_FLAGS": "--xla_gpu_deterministic_ops=true",
     }
+
+
+@pytest.mark.parametrize("engine", ["here", Here()], ids=["name", "object"])
+def test_this_process_has_the_threads_that_jax_has(engine, monkeypatch):
+    monkeypatch.setenv("NPROC", "2")
+    assert resources_for(3, engine=engine)[:2] == resources_for(3, 1, 2, engine=engine)[:2] == (1, 2)
+    begun = SimpleNamespace(record={"provenance": {"threads": "7", "xla_flags": None}})
+    assert resources_for(3, begun=begun, engine=engine).threads == 2
+    wrong = r"^threads \(3\): engine here .* JAX has 2; set NPROC=3 before Python starts, or take engine 'local'$"
+    for threads, message in ((3, wrong), (1, r"set NPROC=1"), (0, r"^threads \(0\) must be"), (-1, r"^threads \(-1\)")):
+        with pytest.raises(ValueError, match=message):
+            resources_for(3, threads=threads, engine=engine)
+    with pytest.raises(ValueError, match=r"^workers \(0\) must be at least 1"):
+        resources_for(3, workers=0, engine=engine)
+    for nproc in ("many", "0", "-2", "1.5"):
+        monkeypatch.setenv("NPROC", nproc)
+        with pytest.raises(
+            ValueError, match=rf"^the variable NPROC \({nproc}\) must be a number of threads, 1 or more"
+        ):
+            resources_for(3, engine=engine)
+
+
+def test_a_study_trained_here_records_the_threads_that_its_checkpoints_record(monkeypatch):
+    monkeypatch.setattr("softbellman.study.provenance.available_cores", lambda: 5)
+    for given, found in (("3", "3"), (None, "5"), ("", "5")):
+        monkeypatch.delenv("NPROC") if given is None else monkeypatch.setenv("NPROC", given)
+        assert str(resources_for(1, engine="here").threads) == provenance()["threads"] == found
 
 
 # -------------------------------------------------------------------------------------------------------- from Python

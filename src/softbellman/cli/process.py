@@ -22,11 +22,11 @@ def set_up_xla(threads: int | None, recorded: Mapping[str, Any] = {}, *, determi
     """
     from softbellman.memory import keep_freed_memory
     from softbellman.running.engines import xla_flags
-    from softbellman.study.provenance import available_cores
+    from softbellman.study.provenance import thread_pool
 
     if threads is not None and threads < 1:
         raise ValueError(f"threads ({threads}) must be at least 1")
-    os.environ["NPROC"] = str(threads or recorded.get("threads") or os.environ.get("NPROC") or available_cores())
+    os.environ["NPROC"] = str(threads or recorded.get("threads") or thread_pool())
     flags = xla_flags(recorded, deterministic=deterministic)
     if flags:
         os.environ["XLA_FLAGS"] = flags

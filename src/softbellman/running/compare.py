@@ -134,7 +134,8 @@ def compare(
         preset: as for `softbellman compare`.
         settings: values of the configuration by dotted name, in place of the preset's.
         workers: groups of runs that train at once; by default one for each core.
-        threads: threads of each; by default the cores for each worker.
+        threads: threads of each; by default the cores for each worker. This process has those that JAX has, which
+            are set by `NPROC` before Python starts.
         engine: what trains groups: `local`, processes on this machine; `here`, this process, one after the other;
             `ray`, `ray:host:port`, `slurm`, other machines; `module:function` or an object of your own, see
             `engines.Engine`.

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from softbellman.memory import available_memory, require_memory
 from softbellman.operators.spec import plain
 from softbellman.running.build import parts_of, spelled_arm
 from softbellman.running.elsewhere import require_elsewhere
-from softbellman.running.engines import HERE, LOCAL, Engine, Local, share, xla_flags
+from softbellman.running.engines import HERE, LOCAL, Engine, Here, Local, require_counts, share, xla_flags
 from softbellman.running.engines.named import is_of_other_machines, make_engine, require_engine
 from softbellman.running.jax_settings import require_flags
 from softbellman.running.launch import Work, find_work
@@ -25,7 +24,7 @@ from softbellman.sinks import require_sinks
 from softbellman.study.groups import open_groups
 from softbellman.study.matching import require_within
 from softbellman.study.place import require_new
-from softbellman.study.provenance import available_cores
+from softbellman.study.provenance import thread_pool
 from softbellman.study.runs import runs_of
 from softbellman.study.store import Study, study_in
 
@@ -304,7 +303,8 @@ def resources_for(
         deterministic: asks for operations that repeat to the last bit on a GPU.
 
     Raises:
-        ValueError: if a number is below 1, the engine is unknown, or XLA does not take the flags.
+        ValueError: if a number is below 1, the engine is unknown, XLA does not take the flags, or this process trains
+            and JAX has other threads.
     """
     import jax
 
@@ -315,10 +315,17 @@ def resources_for(
         each = share(cells, workers, (recorded.get("threads") or 1) if threads is None else threads)[1]
         made = make_engine(engine, workers, each)
         return Resources(made.capacity, each, flags, made)
-    if engine == HERE:
+    if engine == HERE or isinstance(engine, Here):
+        require_counts(workers, threads)
         if workers not in (None, 1):
             raise ValueError(f"workers ({workers}): one process trains one group at a time; leave engine {HERE} out")
-        workers, threads = 1, threads or int(os.environ.get("NPROC") or available_cores())
+        pool = thread_pool()
+        if threads not in (None, pool):
+            raise ValueError(
+                f"threads ({threads}): engine {HERE} trains in this process, where JAX has {pool}; set NPROC={threads} "
+                "before Python starts, or take engine 'local'"
+            )
+        workers, threads = 1, pool
     elif workers is None and jax.default_backend() != "cpu":
         workers = 1
     if not isinstance(engine, str):

@@ -34,7 +34,7 @@ def provenance() -> dict[str, Any]:
         "machine": platform.machine(),
         "processor": _processor(),
         "cores": available_cores(),
-        "threads": os.environ.get("NPROC"),
+        "threads": os.environ.get("NPROC") or str(available_cores()),
         "xla_flags": os.environ.get("XLA_FLAGS"),
         "jax_variables": {name: os.environ[name] for name in _COMPILING if name in os.environ} or None,
     }
@@ -64,6 +64,20 @@ def version_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[tup
 def available_cores() -> int:
     """Returns how many processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def thread_pool() -> int:
+    """Returns the size of the thread pool that XLA has, or will have, in this process: `NPROC`, or all cores.
+
+    Raises:
+        ValueError: NPROC is no such size.
+    """
+    given = os.environ.get("NPROC") or str(available_cores())
+    if not given.isdecimal() or int(given) < 1:
+        raise ValueError(
+            f"the variable NPROC ({given}) must be a number of threads, 1 or more; correct it, or unset it"
+        )
+    return int(given)
 
 
 def _revision() -> str | None:

@@ -8,6 +8,7 @@ from softbellman.running.engines.contract import (
     Event,
     OnEvent,
     Task,
+    require_counts,
     share,
     xla_flags,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "Local",
     "OnEvent",
     "Task",
+    "require_counts",
     "share",
     "xla_flags",
 ]

@@ -75,6 +75,17 @@ class Engine(Protocol):
         ...
 
 
+def require_counts(workers: int | None, threads: int | str | None) -> None:
+    """Refuses numbers of workers and threads below 1.
+
+    Raises:
+        ValueError: with the number.
+    """
+    for name, value in (("workers", workers), ("threads", threads)):
+        if value is not None and int(value) < 1:
+            raise ValueError(f"{name} ({value}) must be at least 1")
+
+
 def share(cells: int, workers: int | None, threads: int | str | None) -> tuple[int, int]:
     """Shares the cores out: how many workers, and how many threads for each.
 
@@ -89,9 +100,7 @@ def share(cells: int, workers: int | None, threads: int | str | None) -> tuple[i
     >>> share(15, 4, 2), share(15, 1_000_000, None)
     ((4, 2), (1000000, 1))
     """
-    for name, value in (("workers", workers), ("threads", threads)):
-        if value is not None and int(value) < 1:
-            raise ValueError(f"{name} ({value}) must be at least 1")
+    require_counts(workers, threads)
     cores = available_cores()
     workers = workers or max(1, min(cells, cores // int(threads or 1)))
     return workers, int(threads or max(1, cores // workers))
