@@ -125,3 +125,10 @@ def test_a_script_that_registers_its_own_is_refused_before_anything_starts(tmp_p
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("gym/Mine-v0 can't be made by the processes that train")
     assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize("end", ["", "\\n"], ids=["within a line", "with a line"])
+def test_what_python_prints_when_it_starts_is_no_answer(registered, tmp_path, end):
+    (tmp_path / "sitecustomize.py").write_text(f"import os\nos.write(1, b'[1] patched{end}')\n")
+    require_elsewhere(["grids:Grid"], configs.Config())
+    assert "No module named 'nowhere'" in refuse("nowhere:Grid")

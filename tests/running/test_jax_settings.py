@@ -173,3 +173,10 @@ def test_the_doctor_tells_what_is_set_outside(monkeypatch):
         _, own, taken = doctor._jax()
     assert own[1:] == ("-", "JAX's enable_x64 is True outside, and training has its own: it trains in 32 bits")
     assert taken[1:] == ("ok", "taken as they are: JAX_LOG_COMPILES=1")
+
+
+def test_what_python_prints_when_it_starts_is_no_platform(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("print('patched', flush=True)\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    assert jax_settings._probed({"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"})[0] == "cpu"
+    assert jax_settings._probed({"PYTHONPATH": path, "JAX_PLATFORMS": "nowhere"})[0] == ""

@@ -67,4 +67,5 @@ def _reason(name: str, options: dict[str, Any] | None) -> str | None:
 if __name__ == "__main__":
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever an environment prints is no answer
-    print(json.dumps([_reason(*one) for one in json.loads(sys.argv[1])]), file=answer, flush=True)
+    reasons = json.dumps([_reason(*one) for one in json.loads(sys.argv[1])])
+    print(f"\n{reasons}", file=answer, flush=True)  # what was printed before may have ended within a line

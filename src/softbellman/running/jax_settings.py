@@ -75,7 +75,8 @@ def _probed(variables: Mapping[str, str]) -> tuple[str, str]:
     process = subprocess.run(
         [sys.executable, "-c", _PROBE], env=os.environ | variables, capture_output=True, text=True, check=False
     )
-    return process.stdout.strip(), process.stderr
+    said = process.stdout.split()  # what was printed while Python started is no answer
+    return (said[-1] if said and not process.returncode else ""), process.stderr
 
 
 def overruled() -> list[str]:

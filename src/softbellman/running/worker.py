@@ -4,7 +4,6 @@ It writes one JSON object a line to standard output. It stops, its state saved, 
 and when standard input ends, since then nobody is left who waits for it; if both happen, it leaves at once.
 """
 
-import json
 import os
 import sys
 import threading
@@ -18,6 +17,7 @@ from typing import Any, TextIO
 from softbellman.faults import in_a_line
 from softbellman.memory import keep_freed_memory
 from softbellman.references import found
+from softbellman.running.engines.contract import Event
 from softbellman.running.stopping import EXIT_CODE, Stopped, asked
 
 PACE = 0.5  # seconds between two reports of progress
@@ -96,16 +96,21 @@ def work(
 
 
 def _take_output() -> TextIO:
-    """Returns standard output, for this module alone; whatever else is printed goes to standard error."""
+    """Returns standard output, for this module alone; whatever else is printed goes to standard error.
+
+    It begins with a new line: what Python's own start printed may have ended within one.
+    """
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    with suppress(OSError):
+        print(file=output, flush=True)
     return output
 
 
 def _sender(output: TextIO) -> Callable[..., None]:
     def send(kind: str, **facts: Any) -> None:
         with suppress(OSError):  # nobody listens any more: the end of standard input says so too
-            print(json.dumps({"kind": kind, **facts}), file=output, flush=True)
+            print(Event(kind, facts).line, end="", file=output, flush=True)
 
     return send
 

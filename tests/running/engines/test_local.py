@@ -42,6 +42,11 @@ ENDS = {
     else:
         sys.exit(7)""",
     "half": 'os.write(1, b\'{"kind": "no\'); time.sleep(0.1); os.write(1, b\'te", "text": "x"}\\n\')',
+    "noisy": """os.write(1, b'patched\\n\\n\\xff\\n3\\n[1]\\n{"kind": 4}\\n{"level": "info"}\\n' + b"[" * 5000)
+    os.write(1, b"\\n")
+    say('note', text='all is well')
+    if name == 'noisy-killed':
+        os.kill(os.getpid(), signal.SIGKILL)""",
     "environment": "say('note', text=json.dumps([dict(os.environ), sys.path]))",
     "obedient": "os.read(0, 1); time.sleep(0.2); (folder / 'saved').touch(); say('note', text='nobody listens')",
 }
@@ -72,6 +77,25 @@ def test_what_a_process_says_is_passed_on_and_its_end_comes_last(trained):
     ]
     assert trained("half") == [("half", "note", {"text": "x"}), ("half", "ended", {})]
     assert trained() == []
+
+
+def test_what_is_no_event_ends_nothing_and_is_kept_for_the_report(trained):
+    """A `.pth` file or a `sitecustomize` prints before the worker has its output for itself."""
+    well = [("note", {"text": "all is well"}), ("ended", {})]
+    assert [(kind, facts) for _, kind, facts in trained("noisy")] == well
+    note, died, ended = trained("noisy-killed")
+    assert (note[1], ended[1]) == ("note", "ended") and died[2]["reason"] == "its process was killed by SIGKILL"
+    assert "patched" in died[2]["report"] and '{"level": "info"}' in died[2]["report"]
+
+
+@pytest.mark.parametrize("end", ["", "\\n"], ids=["within a line", "with a line"])
+def test_a_worker_is_heard_whatever_python_prints_when_it_starts(tmp_path, monkeypatch, end):
+    (tmp_path / "sitecustomize.py").write_text(f"import os\nos.write(1, b'hello{end}')\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    heard = []
+    Local(1).train([Task(tmp_path, "absent", False, {})], lambda _, event: heard.append(event), lambda: None)
+    died, ended = heard
+    assert (died.kind, ended.kind) == ("died", "ended") and str(tmp_path) in died.facts["reason"]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def job(tmp_path, monkeypatch):
 
 
 def told(job):
-    return [json.loads(line) for line in job.events.read_text().splitlines()]
+    return [json.loads(line) for line in job.events.read_text().splitlines() if line]
 
 
 def test_a_job_tells_all_that_happens_and_then_that_it_is_over(job):
@@ -197,6 +197,42 @@ def test_half_a_line_is_read_when_it_is_whole(trained, tmp_path):
 
     heard, _ = trained(act, "a")
     assert [(event.kind, event.facts) for _, event in heard] == [("note", {"text": "x"}), ("ended", {})]
+
+
+@pytest.mark.parametrize("cut", ["half", "none of it", "two bytes of a letter"])
+def test_a_line_that_a_full_disk_cut_short_is_left_out(trained, cut):
+    def act(job):
+        says(job, "note")
+        with job.events.open("ab") as file:
+            file.write(
+                {"half": b'{"kind": "row", "ep', "none of it": b"", "two bytes of a letter": b'{"k\xf0\x9f'}[cut]
+            )
+        says(job, "note", "ended", "over")
+        return False
+
+    heard, cluster = trained(act, "ab")
+    assert [event.kind for name, event in heard if name == "b"] == ["note", "note", "ended"] and not cluster.cancelled
+
+
+@pytest.mark.parametrize("method", ["touch", "unlink"])
+def test_a_file_system_that_does_not_answer_stops_no_job(method, trained, tmp_path, monkeypatch):
+    called, own = [], getattr(Path, method)
+
+    def fails(path, *given, **more):
+        if path.name != "driver" or (method == "touch" and not path.exists()):
+            return own(path, *given, **more)
+        called.append(path)
+        raise OSError(116, "Stale file handle", str(path))
+
+    def act(job):
+        if len(called) >= (3 if method == "touch" else 0):
+            says(job, "ended", "over")
+        return False
+
+    monkeypatch.setattr(slurm, "BEAT", 0.0)
+    monkeypatch.setattr(Path, method, fails)
+    heard, _ = trained(act, "a")
+    assert [event.kind for _, event in heard] == ["ended"] and called
 
 
 def test_a_stop_cancels_what_waits_in_the_queue_and_waits_for_what_runs(trained, tmp_path):

@@ -1,5 +1,6 @@
 """Engine interface: tasks, events, and the cores shared out."""
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -42,6 +43,26 @@ class Event(NamedTuple):
 
     kind: str
     facts: dict[str, Any]
+
+    @property
+    def line(self) -> str:
+        """The event as a line, by which one process tells it another."""
+        return json.dumps({"kind": self.kind, **self.facts}) + "\n"
+
+
+def read_event(line: str | bytes) -> Event | None:
+    """Reads the event of a line; None where it is none: others print too, and a full disk cuts lines short.
+
+    >>> read_event('{"kind": "note", "text": "a"}'), read_event("hello"), read_event("[3]")
+    (Event(kind='note', facts={'text': 'a'}), None, None)
+    """
+    try:
+        facts = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(facts, dict) or not isinstance(facts.get("kind"), str):
+        return None
+    return Event(facts.pop("kind"), facts)
 
 
 OnEvent = Callable[[Task, Event], None]

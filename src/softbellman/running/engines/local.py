@@ -1,6 +1,5 @@
 """Local engine: a worker process on this machine for each group."""
 
-import json
 import os
 import selectors
 import signal
@@ -12,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO
 
-from softbellman.running.engines.contract import LOCAL, Event, OnEvent, Task
+from softbellman.running.engines.contract import LOCAL, Event, OnEvent, Task, read_event
 from softbellman.running.stopping import EXIT_CODE
 
 POLL = 0.2  # seconds between two looks at whether to stop
@@ -100,14 +99,20 @@ class _Worker:
         self.input, self.output = _piped(self._process.stdin), _piped(self._process.stdout)
 
     def hear(self, on_event: OnEvent) -> bool:
-        """Passes on what the process has said since; False when it has ended."""
+        """Passes on what the process has said since; False when it has ended.
+
+        What Python's own start printed, such as a `.pth` file, goes to its errors.
+        """
         said = os.read(self.output.fileno(), 1 << 16)
         *lines, self._line = (self._line + said).split(b"\n")
         for line in lines:
-            facts = json.loads(line)
-            kind = facts.pop("kind")
-            self._told |= kind in ("died", "refused", "stop")
-            on_event(self.task, Event(kind, facts))
+            event = read_event(line)
+            if event is None:
+                with suppress(OSError):
+                    os.write(self._errors.fileno(), line + b"\n")
+                continue
+            self._told |= event.kind in ("died", "refused", "stop")
+            on_event(self.task, event)
         return bool(said)
 
     def end(self, on_event: OnEvent) -> None:

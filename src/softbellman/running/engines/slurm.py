@@ -6,7 +6,6 @@ ends.
 """
 
 import importlib
-import json
 import os
 import secrets
 import socket
@@ -20,7 +19,7 @@ from typing import Any
 
 from softbellman.extras import imported
 from softbellman.running.engines.attempt import Attempt
-from softbellman.running.engines.contract import SLURM, Event, OnEvent, Task
+from softbellman.running.engines.contract import SLURM, Event, OnEvent, Task, read_event
 from softbellman.running.engines.local import POLL, Local, python_path
 from softbellman.study.locks import BEAT, LEASE, Silence
 from softbellman.study.provenance import provenance
@@ -76,8 +75,9 @@ class Slurm:
             while waiting or running:
                 check()
                 if time.monotonic() - touched > BEAT:
-                    alive.touch()
-                    touched = time.monotonic()
+                    with suppress(OSError):  # what does not answer is tried again, and jobs wait for that
+                        alive.touch()
+                        touched = time.monotonic()
                 if room := min(at_once - len(running), len(waiting)):
                     running += _submitted(executor, [waiting.popleft() for _ in range(room)])
                 for each in list(running):
@@ -88,7 +88,8 @@ class Slurm:
                         running.remove(each)
                 time.sleep(POLL)
         finally:
-            alive.unlink(missing_ok=True)  # jobs that see this save their state and end
+            with suppress(OSError):  # jobs end too when it stays untouched
+                alive.unlink(missing_ok=True)  # jobs that see this save their state and end
             for each in running:
                 each.cancel_unless_begun()
             while running := [each for each in running if each.has_begun and not each.news()[1]]:
@@ -148,12 +149,15 @@ class Job:
             return True
 
     def _tell(self, events: Sequence[Event]) -> None:
-        """Adds lines to the file of events. It is closed each time, or other machines would not see them."""
-        lines = "".join(json.dumps({"kind": event.kind, **event.facts}) + "\n" for event in events)
+        """Adds lines to the file of events. It is closed each time, or other machines would not see them.
+
+        They begin with an empty one: where the disk was full, the last time ended within a line.
+        """
+        lines = "".join(event.line for event in events)
         with suppress(OSError):  # training goes on
             if lines:
                 with self.events.open("a") as file:
-                    file.write(lines)
+                    file.write(f"\n{lines}")
 
 
 class _Submitted:
@@ -188,8 +192,7 @@ class _Submitted:
         except OSError:  # it is not there yet
             return []
         self._read += len(whole) + len(newline)
-        told = [json.loads(line) for line in whole.splitlines()]
-        return [Event(facts.pop("kind"), facts) for facts in told]
+        return [event for line in whole.splitlines() if (event := read_event(line))]
 
 
 def _submitted(executor: Any, jobs: Sequence[Job]) -> list[_Submitted]:
