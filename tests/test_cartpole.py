@@ -32,7 +32,7 @@ def test_cartpole_is_learned(spec, tmp_path, capsys):
     study = Study.create(tmp_path, planned.environment, [planned.operator], SEEDS, planned.config, planned.facts, [])
     train_study(study)
     best, final = (
-        [play.evaluate(study, run, which=which, epsilon=0.0, episodes=20).mean for run in study.runs]
+        [play.evaluate(study, run, network=which, epsilon=0.0, episodes=20).mean for run in study.runs]
         for which in ("best", "final")
     )
     seconds = read_metrics(study.runs[0].path / "metrics.csv")["seconds"][-1]

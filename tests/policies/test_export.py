@@ -125,7 +125,7 @@ def test_a_trained_run_is_exported_with_what_it_is(cartpole, tmp_path, torch):
 
     study, _ = cartpole
     run = study.runs[1]
-    path = export(study, run, "torch", which="final", out=tmp_path / "final.safetensors")
+    path = export(study, run, "torch", network="final", out=tmp_path / "final.safetensors")
     with safe_open(path, "pt") as file:
         facts = {
             name: json.loads(text) for name, text in file.metadata().items() if name not in ("format", "softbellman")

@@ -188,7 +188,7 @@ def carded(study, run, out, **options):
 
 def test_what_can_not_be_filmed_is_said(tmp_path):
     study = synthetic(tmp_path / "study", operators=["max"], seeds=[0], random=0.5)
-    folder = carded(study, study.runs[0], tmp_path / "card", which="final")
+    folder = carded(study, study.runs[0], tmp_path / "card", network="final")
     text = (folder / "README.md").read_text()
     assert "Not filmed: network.kind nature_cnn takes observations of" in text and not (folder / "replay.mp4").exists()
     assert "its final network,\nof agent step 2,000" in text

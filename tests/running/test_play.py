@@ -1,5 +1,6 @@
 """Saved networks at play: what is measured and what is filmed is what they do."""
 
+import re
 import sys
 import warnings
 
@@ -8,6 +9,9 @@ import pytest
 
 from softbellman import envs
 from softbellman.envs import MissingExtra
+from softbellman.policies.export import export
+from softbellman.policies.policy import load
+from softbellman.report.card import write_card
 from softbellman.running import play
 from softbellman.running.build import make_network
 from softbellman.study.files import load_params, save_params
@@ -40,9 +44,25 @@ def test_best_and_final_are_the_networks_of_their_test_phases(cartpole):
         chosen = {"best": max(phases, key=lambda phase: phase[1].mean), "final": phases[-1]}
         for which, (row, phase) in chosen.items():
             again = play.evaluate(
-                study, run, which=which, epsilon=0.0, episodes=5, max_steps=300, seed=int(row["test_seed"])
+                study, run, network=which, epsilon=0.0, episodes=5, max_steps=300, seed=int(row["test_seed"])
             )
             np.testing.assert_array_equal(again.scores, phase.scores)
+
+
+@pytest.mark.parametrize("network", ["last", "Best", "", "../seed-1/best", None, 0, ["best"]])
+def test_a_network_of_another_name_is_refused_wherever_one_is_asked_for(network, cartpole, tmp_path):
+    study, _ = cartpole
+    run = study.runs[0]
+    for ask in (
+        lambda: play.evaluate(study, run, network=network),
+        lambda: play.watch(study, run, tmp_path / "film.gif", network=network),
+        lambda: load(run.path, network=network),
+        lambda: write_card(study, run, tmp_path / "card", network=network),
+        lambda: export(study, run, "torch", network=network),
+    ):
+        with pytest.raises(ValueError, match=rf"^network \({re.escape(repr(network))}\) must be best or final$"):
+            ask()
+    assert not list(tmp_path.iterdir())
 
 
 def test_l38_epsilon_0_is_greedy(cartpole):

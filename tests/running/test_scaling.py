@@ -139,7 +139,7 @@ def values_at_state_0(study, monkeypatch):
     seen = []
     monkeypatch.setattr(play, "greedy_policy", lambda recipe, params, *_: seen.append((recipe, params)))
     monkeypatch.setattr(play, "_play", lambda *_: None)
-    play.evaluate(study, study.runs[0], which="final")
+    play.evaluate(study, study.runs[0], network="final")
     recipe, params = seen[0]
     obs = np.zeros((1, 8), np.uint8)
     obs[0, 0] = 1

@@ -123,6 +123,7 @@ def print_scores(records: "Sequence[Record]") -> None:
 def evaluate(command: Evaluate) -> int:
     """Prints the scores of a trained network beside those of the random policy."""
     from softbellman.study.files import load_params, write_record
+    from softbellman.study.runs import params_file
     from softbellman.study.store import find_run
 
     study, run = find_run(command.run)
@@ -134,7 +135,7 @@ def evaluate(command: Evaluate) -> int:
 
     epsilon = play.exploration_rate(study.config, command.epsilon)
     options: dict[str, Any] = {"episodes": command.episodes, "max_steps": command.max_steps, "seed": command.seed}
-    trained = play.evaluate(study, run, which=command.network, epsilon=epsilon, **options)
+    trained = play.evaluate(study, run, network=command.network, epsilon=epsilon, **options)
     random = play.evaluate_random(run.environment, study.config, **options)
     rows, notes = [], []
     for policy, phase in ((run.operator, trained), ("random", random)):
@@ -158,7 +159,7 @@ def evaluate(command: Evaluate) -> int:
             notes.append(f"{policy}: {len(phase.scores)} identical episodes; nothing is known of other starts")
         if interval is None:
             notes.append(f"{policy}: one score shows no spread, so there is no interval")
-    _, facts = load_params(run.path / f"{command.network}.safetensors")
+    _, facts = load_params(params_file(run, command.network))
     network = f"{command.network} network of seed {run.seed}, after {facts['agent_steps']:,} agent steps"
     tested = f"{network}, epsilon {epsilon:g}, games from seed {command.seed}"
     print_lines([("tested", f"{run.environment}: {tested}")])
@@ -191,7 +192,7 @@ def watch(command: Watch) -> int:
         study,
         run,
         out,
-        which=command.network,
+        network=command.network,
         epsilon=epsilon,
         episodes=command.episodes,
         max_steps=command.max_steps,
@@ -220,7 +221,7 @@ def card(command: Card) -> int:
     set_up_xla(None)
     from softbellman.report.card import write_card
 
-    print_lines([("card", str(write_card(study, run, out, which=command.network)))])
+    print_lines([("card", str(write_card(study, run, out, network=command.network)))])
     return 0
 
 
@@ -232,6 +233,6 @@ def export(command: Export) -> int:
     set_up_xla(None)
     from softbellman.policies import export as exporting
 
-    path = exporting.export(study, run, command.to, which=command.network, out=command.out)
+    path = exporting.export(study, run, command.to, network=command.network, out=command.out)
     print_lines([("network", f"{run}, {command.network} network"), ("file", str(path))])
     return 0

@@ -25,10 +25,10 @@ from softbellman.learning.parts.transformed import Transformed
 from softbellman.references import is_reference
 from softbellman.running.build import make_env, network_kind, parts_of, recorded_scale
 from softbellman.running.jax_settings import own_settings
-from softbellman.running.play import Which, saved
+from softbellman.running.play import saved
 from softbellman.study.files import write_atomically
 from softbellman.study.place import require_file
-from softbellman.study.runs import RunPath
+from softbellman.study.runs import RunPath, SavedNetwork, params_file
 from softbellman.study.store import Study
 
 Form = Literal["torch", "onnx"]
@@ -36,7 +36,9 @@ ENDINGS: dict[Form, str] = {"torch": ".safetensors", "onnx": ".onnx"}
 _HIDDEN = {"nature_cnn": {"dense": 512}, "minatar_cnn": {"dense": 128}}
 
 
-def export(study: Study, run: RunPath, form: Form, *, which: Which = "best", out: str | Path | None = None) -> Path:
+def export(
+    study: Study, run: RunPath, form: Form, *, network: SavedNetwork = "best", out: str | Path | None = None
+) -> Path:
     """Writes a run's saved network for PyTorch or ONNX, and returns the file's path.
 
     It takes observations `[B, *obs_shape]` as the environment gives them, laid out as in training, and gives `[B, A]`.
@@ -45,7 +47,7 @@ def export(study: Study, run: RunPath, form: Form, *, which: Which = "best", out
         study: the run's study.
         run: the run.
         form: `torch`, which `softbellman.integrations.torch_network.load` reads, or `onnx`.
-        which: the network that its test phases found best, or the last one.
+        network: the network that its test phases found best, or the last one.
         out: where to; by default `export/` in the run's directory.
 
     Raises:
@@ -55,13 +57,13 @@ def export(study: Study, run: RunPath, form: Form, *, which: Which = "best", out
     """
     if form not in ENDINGS:
         raise ValueError(f"--to {form!r} must be one of {', '.join(ENDINGS)}")
-    config = study.config_of(run)
+    file, config = params_file(run, network), study.config_of(run)
     _refuse_what_has_no_form(run, config)
-    path = as_path(out) if out is not None else run.path / "export" / f"{which}{ENDINGS[form]}"
+    path = as_path(out) if out is not None else run.path / "export" / file.with_suffix(ENDINGS[form]).name
     require_file(path)
     _require_packages(form)
-    network, example, facts = _network(study, run, config, which)
-    content = _as_onnx(network, example) if form == "onnx" else _as_safetensors(network, facts)
+    module, example, facts = _network(study, run, config, network)
+    content = _as_onnx(module, example) if form == "onnx" else _as_safetensors(module, facts)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, content)
     return path
@@ -96,7 +98,7 @@ def _require_packages(form: Form) -> None:
 
 
 @own_settings()
-def _network(study: Study, run: RunPath, config: Config, which: Which) -> tuple[Any, Any, dict[str, Any]]:
+def _network(study: Study, run: RunPath, config: Config, network: SavedNetwork) -> tuple[Any, Any, dict[str, Any]]:
     """Returns the module, two observations to trace it with, and facts to store beside it."""
     import torch
 
@@ -104,16 +106,16 @@ def _network(study: Study, run: RunPath, config: Config, which: Which) -> tuple[
 
     env = make_env(run.environment, config, seed=0, training=False)
     try:
-        _, params, stored = saved(study, run, env, which)
+        _, params, stored = saved(study, run, env, network)
         scale = recorded_scale(study.record["environment_facts"].get(run.environment, {}), str(env.obs_dtype))
     finally:
         env.close()
     description = _described(config, env)
-    network = QNetwork(**description).eval()
-    network.load_state_dict(_tensors(params, network.state_dict(), scale, config))
+    module = QNetwork(**description).eval()
+    module.load_state_dict(_tensors(params, module.state_dict(), scale, config))
     facts = {"network": description, "run": str(run), "environment": run.environment, "obs_dtype": str(env.obs_dtype)}
     example = torch.zeros((2, *env.obs_shape), dtype=getattr(torch, str(env.obs_dtype)))
-    return network, example, facts | {"agent_steps": stored["agent_steps"]}
+    return module, example, facts | {"agent_steps": stored["agent_steps"]}
 
 
 def _described(config: Config, env: HostEnv) -> dict[str, Any]:

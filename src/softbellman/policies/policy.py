@@ -15,9 +15,9 @@ from softbellman.operators import Operator
 from softbellman.operators.arrays import flags, plain
 from softbellman.running.build import make_env, protocol_of
 from softbellman.running.jax_settings import own_settings, require_backend
-from softbellman.running.play import Which, checked_epsilon, saved
+from softbellman.running.play import checked_epsilon, saved
 from softbellman.study.files import read_metrics
-from softbellman.study.runs import RunPath
+from softbellman.study.runs import RunPath, SavedNetwork
 from softbellman.study.store import Study, find_run
 from softbellman.training import evaluation, streams
 from softbellman.training.streams import Role
@@ -30,7 +30,7 @@ def load(
     environment: str | None = None,
     arm: Any = None,
     seed: int | None = None,
-    network: Which = "best",
+    network: SavedNetwork = "best",
     exploration_seed: int = budgets.GAMES_SEED,
 ) -> "Policy":
     """Loads a trained run as a policy.
@@ -44,15 +44,13 @@ def load(
         exploration_seed: seed of the draws of `act` with an epsilon.
 
     Raises:
-        ValueError: if there is no such run, or several, or it has no saved network yet.
+        ValueError: if there is no such run or network, or several runs, or no saved network yet.
         MissingExtra: if a package that its environment needs is not installed.
 
     Example:
         `policy = sb.load("runs/first")`, then `policy.act(obs)`.
     """
     require_backend()
-    if network not in ("best", "final"):
-        raise ValueError(f"network ({network!r}) must be best or final")
     choice = "name one of them, or choose by environment, arm and seed"
     study, run = find_run(path, environment=environment, arm=arm, seed=seed, remedy=choice)
     env = make_env(run.environment, study.config_of(run), seed=0, training=False)
@@ -81,7 +79,7 @@ class Policy:
         is_masked: some actions are illegal at times, so that `act` and `weights` must be told the legal ones.
     """
 
-    def __init__(self, study: Study, run: RunPath, env: HostEnv, network: Which, exploration_seed: int) -> None:
+    def __init__(self, study: Study, run: RunPath, env: HostEnv, network: SavedNetwork, exploration_seed: int) -> None:
         """Reads the network; see `load`."""
         self._recipe, self._params, stored = saved(study, run, env, network)
         self.run, self.network, self.agent_steps = run, network, int(stored["agent_steps"])

@@ -30,7 +30,7 @@ from softbellman.report.wording import count
 from softbellman.study.files import load_params, read_metrics, write_atomically
 from softbellman.study.locks import PREFIX
 from softbellman.study.place import require_new
-from softbellman.study.runs import RunPath
+from softbellman.study.runs import RunPath, SavedNetwork, params_file
 from softbellman.study.store import Study
 
 if TYPE_CHECKING:
@@ -41,32 +41,32 @@ _TOLD = ("budget of a run", "tests", "learner", "exploration", "rewards", "softw
 _OWN = re.compile(r"\b[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")  # `package.module:name`
 
 
-def write_card(study: Study, run: RunPath, out: Path, *, which: str = "best") -> Path:
+def write_card(study: Study, run: RunPath, out: Path, *, network: SavedNetwork = "best") -> Path:
     """Writes the card of a run.
 
     Args:
         study: the run's study.
         run: the run.
         out: the folder, new or empty.
-        which: the network that is filmed and told of: `best`, by the run's test phases, or `final`.
+        network: the network that is filmed and told of: `best`, by the run's test phases, or `final`.
 
     Returns:
         The path of its `README.md`.
 
     Raises:
-        ValueError: if there are no parameters or no rows, or the folder holds something already.
+        ValueError: if there is no such network, no parameters or no rows, or the folder holds something already.
         MissingExtra: if jinja2 is not installed.
     """
     require_new(out)
-    _, saved = load_params(run.path / f"{which}.safetensors")
+    _, saved = load_params(params_file(run, network))
     if not len(read_metrics(run.path / "metrics.csv")["epoch"]):
         raise ValueError(f"{run.path / 'metrics.csv'} has no row: without a test phase there is nothing to tell")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".card-", dir=out.parent) as scratch:
         made = Path(scratch) / "card"
         own = _only(study, run, made)
-        film, played = _film(study, run, made, which)
-        policy, unloaded = _policy(made, which)
+        film, played = _film(study, run, made, network)
+        policy, unloaded = _policy(made, network)
         records = Records.read(study)
         found = find(records, run.environment)
         rows = list(of_operators([found]))
@@ -82,9 +82,9 @@ def write_card(study: Study, run: RunPath, out: Path, *, which: str = "best") ->
             .render(
                 run=run,
                 arm=str(run.arm),
-                which=which,
+                which=network,
                 saved=saved,
-                params=(own.path / f"{which}.safetensors").relative_to(made),
+                params=params_file(own, network).relative_to(made),
                 score=None if np.isnan(score) else round(score, 4),
                 measured=scores.label.removeprefix("test score, "),
                 rows=[_row(row) for row in rows],
@@ -122,24 +122,24 @@ def _only(study: Study, run: RunPath, folder: Path) -> RunPath:
     return own
 
 
-def _film(study: Study, run: RunPath, folder: Path, which: Any) -> tuple[str | None, str]:
+def _film(study: Study, run: RunPath, folder: Path, network: SavedNetwork) -> tuple[str | None, str]:
     """Films a game; returns the film's name and what is seen, or None and why there is none, no fault of the run."""
     from softbellman.running.play import watch
 
     try:
-        path, phase, _ = watch(study, run, folder / "replay.mp4", which=which)
+        path, phase, _ = watch(study, run, folder / "replay.mp4", network=network)
     except Exception as error:  # a user's environment may fail to render in any way
         return None, _reason(error)
     played = f"The first {phase.steps:,} agent steps of a game" if phase.unfinished else "A game"
     return path.name, f"{played}, score {phase.mean:g}"
 
 
-def _policy(folder: Path, which: Any) -> tuple["Policy | None", str]:
+def _policy(folder: Path, network: SavedNetwork) -> tuple["Policy | None", str]:
     """Loads the policy as who has the folder will; returns it, or None and why it can't be loaded here."""
     from softbellman.policies.policy import load
 
     try:
-        return load(folder, network=which), ""
+        return load(folder, network=network), ""
     except Exception as error:  # a user's environment or network may fail in any way
         return None, _reason(error)
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +17,10 @@ from softbellman.running.build import accidents, make_env, make_recipe, protocol
 from softbellman.running.jax_settings import own_settings, require_backend
 from softbellman.study import chance
 from softbellman.study.files import load_params
-from softbellman.study.runs import RunPath, read_status
+from softbellman.study.runs import RunPath, SavedNetwork, params_file, read_status
 from softbellman.study.store import Study
 from softbellman.training.evaluation import Policy, TestPhase, greedy_policy, play, random_actions
 
-Which = Literal["best", "final"]
 _HEADLESS = {
     "SDL_VIDEODRIVER": "dummy",  # pictures go into the film, not onto a display
     "SDL_AUDIODRIVER": "dummy",  # without a sound card, it would complain
@@ -50,7 +49,7 @@ def evaluate(
     study: Study,
     run: RunPath,
     *,
-    which: Which = "best",
+    network: SavedNetwork = "best",
     epsilon: float | None = None,
     episodes: int = budgets.TEST_GAMES,
     max_steps: int | None = None,
@@ -61,7 +60,7 @@ def evaluate(
     Args:
         study: the run's study.
         run: the run.
-        which: the network that its test phases found best, or the last one.
+        network: the network that its test phases found best, or the last one.
         epsilon: exploration rate; None is that of the study's own test phases.
         episodes: games to finish.
         max_steps: budget of agent steps; None is the study's own budget of a test phase, or 5,000 a game if larger.
@@ -73,7 +72,7 @@ def evaluate(
     require_backend()
     config = study.config_of(run)
     env = make_env(run.environment, config, seed, training=False)
-    policy = _saved_policy(study, run, env, which, seed, epsilon)
+    policy = _saved_policy(study, run, env, network, seed, epsilon)
     return _play(policy, env, config, episodes, max_steps)
 
 
@@ -113,7 +112,7 @@ def watch(
     run: RunPath,
     path: str | Path,
     *,
-    which: Which = "best",
+    network: SavedNetwork = "best",
     epsilon: float | None = None,
     episodes: int = budgets.FILM_GAMES,
     max_steps: int = budgets.FILM_STEPS,
@@ -125,7 +124,7 @@ def watch(
         study: the run's study.
         run: the run.
         path: where the film goes, `.mp4` or `.gif`; without an encoder for `.mp4` it becomes a `.gif`.
-        which: the network that its test phases found best, or the last one.
+        network: the network that its test phases found best, or the last one.
         epsilon: exploration rate; None is that of the study's own test phases.
         episodes: games to film.
         max_steps: budget of agent steps: the film ends there at the latest.
@@ -144,7 +143,7 @@ def watch(
     config = study.config_of(run)
     with Film(path, _pictures_per_second(run.environment, config)) as film:
         env = make_env(run.environment, config, seed, training=False, record=True)
-        policy = _saved_policy(study, run, env, which, seed, epsilon)
+        policy = _saved_policy(study, run, env, network, seed, epsilon)
         phase = _play(policy, env, config, episodes, max_steps, lambda: film.add(env.screen()))
     return film.path, phase, film.pictures
 
@@ -224,24 +223,26 @@ def _play(
         env.close()
 
 
-def _saved_policy(study: Study, run: RunPath, env: HostEnv, which: Which, seed: int, epsilon: float | None) -> Policy:
+def _saved_policy(
+    study: Study, run: RunPath, env: HostEnv, network: SavedNetwork, seed: int, epsilon: float | None
+) -> Policy:
     config = study.config_of(run)
     epsilon = checked_epsilon(exploration_rate(config, epsilon))
-    recipe, params, _ = saved(study, run, env, which)
+    recipe, params, _ = saved(study, run, env, network)
     early = accidents(run.environment, config).get("random_first_actions", 0)
     return greedy_policy(recipe, params, seed, epsilon, early)
 
 
-def saved(study: Study, run: RunPath, env: HostEnv, which: Which) -> tuple[Recipe, Any, dict[str, Any]]:
+def saved(study: Study, run: RunPath, env: HostEnv, network: SavedNetwork) -> tuple[Recipe, Any, dict[str, Any]]:
     """Reads a run's saved network for an environment.
 
     Returns:
         The recipe that it is computed by, its parameters, and the facts stored beside these.
 
     Raises:
-        ValueError: if there are no parameters, or those of another network.
+        ValueError: if there is no such network, or no parameters, or those of another network.
     """
-    path, facts = run.path / f"{which}.safetensors", study.record["environment_facts"].get(run.environment, {})
+    path, facts = params_file(run, network), study.record["environment_facts"].get(run.environment, {})
     params, stored = load_params(path)
     scale = recorded_scale(facts, str(env.obs_dtype))
     recipe = make_recipe(study.config_of(run), scale, env.obs_shape, env.num_actions)

@@ -4,10 +4,13 @@ import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from softbellman.config.arms import Arm, parse_arm
 from softbellman.operators.spec import plain
+
+SavedNetwork = Literal["best", "final"]
+"""A run's saved network: the one that its test phases found best, or the last one."""
 
 
 class RunPath(NamedTuple):
@@ -51,6 +54,17 @@ def runs_of(path: Path, environments: Sequence[str], arms: Sequence[str], seeds:
             twice = f"{run} is there twice" if run == other else f"{other} and {run} would share a directory"
             raise ValueError(f"{twice}; every run must be another")
     return runs
+
+
+def params_file(run: RunPath, network: SavedNetwork) -> Path:
+    """Returns the file of a run's saved network, which need not be there.
+
+    Raises:
+        ValueError: if there is no such name.
+    """
+    if network not in get_args(SavedNetwork):
+        raise ValueError(f"network ({network!r}) must be {' or '.join(get_args(SavedNetwork))}")
+    return run.path / f"{network}.safetensors"
 
 
 class Standing(NamedTuple):
