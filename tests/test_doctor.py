@@ -1,5 +1,7 @@
 """The doctor says what works, and what to do where something does not."""
 
+import sys
+
 import pytest
 
 from softbellman import doctor, envs
@@ -33,6 +35,12 @@ def test_l31_what_is_missing_says_which_extra_to_install(monkeypatch):
     assert found["Atari"] == ("Atari", "-", 'ale-py is not installed; run: pip install "softbellman[atari]"')
     assert found["extra [atari]"].state == "-"
     assert found["extra [atari]"].found == 'without ale-py: pip install "softbellman[atari]"'
+
+
+def test_what_makes_films_is_installed_by_the_extra_that_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    assert checks()["video"].found == 'gif only; for mp4: pip install "softbellman[train]"'
+    assert "imageio-ffmpeg" in EXTRAS["train"]
 
 
 def test_a_fault_and_too_little_memory_are_failures(monkeypatch):

@@ -102,4 +102,4 @@ def _video() -> Check:
 
         return Check("video", "ok", f"mp4, by ffmpeg {imageio_ffmpeg.get_ffmpeg_version()}")
     except Exception:  # a missing or broken encoder is one finding: films become GIFs
-        return Check("video", "-", 'gif only; for mp4: pip install "softbellman[atari]"')
+        return Check("video", "-", 'gif only; for mp4: pip install "softbellman[train]"')

@@ -4,6 +4,7 @@ import sys
 import textwrap
 
 import gymnasium
+import numpy as np
 import pytest
 
 import softbellman as sb
@@ -75,6 +76,21 @@ def test_a_function_and_a_class_make_copies_by_their_options():
     assert envs.make("grids:Grid", seed=0).obs_shape == (3,)
     sized = envs.make("grids:Small.sized", seed=0, protocol=EnvOptions(options={"size": 4}))
     assert (sized.obs_shape, sized.describe()["max_episode_steps"]) == ((4,), 7)
+
+
+@pytest.mark.parametrize("name", ["gym/CartPole-v1", "mdp/small", "minatar/breakout", "atari/breakout", "grids:Grid"])
+@pytest.mark.parametrize("number", [2.0, np.float32(2), np.int64(2)], ids=lambda number: type(number).__name__)
+@pytest.mark.usefixtures("grids")
+def test_a_whole_number_of_copies_of_any_type_makes_so_many(name, number):
+    if name.startswith("atari"):
+        pytest.importorskip("ale_py")
+    env = envs.make(name, seed=0, num_envs=number)
+    assert type(env.num_envs) is int and env.reset().shape == (2, *env.obs_shape)
+    assert env.step(np.zeros(2, np.int32)).reward.shape == (2,)
+    env.close()
+    for wrong in (2.5, 0.0, "two", None):
+        with pytest.raises((ValueError, TypeError), match="num_envs"):
+            envs.make(name, seed=0, num_envs=wrong)
 
 
 @pytest.mark.usefixtures("grids")

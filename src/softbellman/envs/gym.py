@@ -87,7 +87,7 @@ class GymEnv:
         else:
             self.name, self._options = name or getattr(environment, "__name__", "environment"), options
         self._make_copy = functools.partial(_make, environment, max_episode_steps, options, self.name)
-        self._envs = [self._make_copy() for _ in range(num_envs)]
+        self._envs = [self._make_copy() for _ in range(self.num_envs)]
         first = self._envs[0]
         self.max_episode_steps = first.spec.max_episode_steps if first.spec else _time_limit(first)
         self.frame_skip = frame_skip
@@ -98,11 +98,11 @@ class GymEnv:
         self.obs_shape, self.obs_dtype, self.raw_shape = self._observations.shape, self._observations.dtype, space.shape
         self.obs_scale = self._observations.scale
         self.stack: int | None = None
-        self._masks = Masks(self.name, num_envs, self.num_actions)
-        self._episodes = [-1] * num_envs
-        self._actions: list[list[int]] = [[] for _ in range(num_envs)]
-        self._obs = np.zeros((num_envs, *self.obs_shape), self.obs_dtype)
-        self._record, self._screens = record, [np.zeros((0, 0, 3), np.uint8)] * num_envs
+        self._masks = Masks(self.name, self.num_envs, self.num_actions)
+        self._episodes = [-1] * self.num_envs
+        self._actions: list[list[int]] = [[] for _ in range(self.num_envs)]
+        self._obs = np.zeros((self.num_envs, *self.obs_shape), self.obs_dtype)
+        self._record, self._screens = record, [np.zeros((0, 0, 3), np.uint8)] * self.num_envs
         if record and first.render_mode != "rgb_array":
             raise ValueError(f'{self.name} renders no pictures; one must be made with render_mode="rgb_array"')
 

@@ -47,11 +47,11 @@ class HostedEnv:
         keys = copy_keys(self.seed, training=training, num_envs=self.num_envs)
         self._keys = jax.device_put(keys, jax.devices("cpu")[0])
         self._state: Any = None
-        self._games = np.full(num_envs, -1, np.int32)
-        self._kept = np.zeros(num_envs, np.int32)  # the action that the game before carried out last
-        self._actions: list[list[int]] = [[] for _ in range(num_envs)]
-        self._obs = self._seen = np.zeros((num_envs, *self.obs_shape), self.obs_dtype)
-        self.legal = np.ones((num_envs, self.num_actions), bool) if env.is_masked else None
+        self._games = np.full(self.num_envs, -1, np.int32)
+        self._kept = np.zeros(self.num_envs, np.int32)  # the action that the game before carried out last
+        self._actions: list[list[int]] = [[] for _ in range(self.num_envs)]
+        self._obs = self._seen = np.zeros((self.num_envs, *self.obs_shape), self.obs_dtype)
+        self.legal = np.ones((self.num_envs, self.num_actions), bool) if env.is_masked else None
 
     def reset(self) -> np.ndarray:
         """Starts the first (or next) game of every copy and returns `obs` `[E, *obs_shape]`."""

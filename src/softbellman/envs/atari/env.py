@@ -72,9 +72,11 @@ class AtariEnv:
         self.seed, self.num_envs = checked_seed(seed), checked_num_envs(num_envs)
         self.protocol, self.training = protocol, training
         colours = (False, True) if record else (False,)
-        self._emulators = [_emulators(self.game, protocol, num_envs, threads or 1, colour=colour) for colour in colours]
+        self._emulators = [
+            _emulators(self.game, protocol, self.num_envs, threads or 1, colour=colour) for colour in colours
+        ]
         self._next_game: _NextGame | None = None
-        if num_envs == 1:
+        if self.num_envs == 1:
             self._next_game = _NextGame([_emulators(self.game, protocol, 1, 1, colour=colour) for colour in colours])
         self.action_meanings = tuple(action.name for action in self._emulators[0].ale.get_action_set())
         self.num_actions = len(self.action_meanings)
@@ -88,11 +90,11 @@ class AtariEnv:
         self._resize = resizer(protocol)
         limit = protocol.max_frames_per_game
         self._max_steps = _NO_LIMIT if limit is None else -(-limit // protocol.frame_skip)
-        self._games = np.full(num_envs, -1)  # index of the current game, per copy
-        self._steps = np.zeros(num_envs, np.int64)  # agent steps since it started
-        self._actions = [bytearray() for _ in range(num_envs)]
-        self._lives = np.zeros(num_envs, np.int64)  # lives at the start of the learning episode
-        self._stack = np.zeros((num_envs, *self.obs_shape), np.uint8)
+        self._games = np.full(self.num_envs, -1)  # index of the current game, per copy
+        self._steps = np.zeros(self.num_envs, np.int64)  # agent steps since it started
+        self._actions = [bytearray() for _ in range(self.num_envs)]
+        self._lives = np.zeros(self.num_envs, np.int64)  # lives at the start of the learning episode
+        self._stack = np.zeros((self.num_envs, *self.obs_shape), np.uint8)
         self._screens: np.ndarray | None = None
 
     def reset(self) -> np.ndarray:
