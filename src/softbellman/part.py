@@ -2,8 +2,11 @@
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
+
+import numpy as np
 
 from softbellman.arguments import nearest
 from softbellman.operators.core import Operator
@@ -12,6 +15,8 @@ from softbellman.references import found, is_reference
 
 WORDS = ("mean", "min", "median", "mix")
 """Arguments that stand for themselves; every other word is an operator."""
+
+_SMALLEST, _LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)  # above 0, in float32
 
 
 class Part:
@@ -41,6 +46,39 @@ def require(condition: bool, message: str) -> None:
     """
     if not condition:
         raise ValueError(message)
+
+
+def require_finite(name: str, number: float) -> None:
+    """Refuse a number that is not finite in float32, in which parts are computed.
+
+    Raises:
+        ValueError: with its name.
+    """
+    require(-_LARGEST <= number <= _LARGEST, f"{name} ({number}) must be finite in float32")
+
+
+def require_positive(name: str, number: float) -> None:
+    """Refuse a number that is not above 0 and finite in float32.
+
+    Raises:
+        ValueError: with its name.
+    """
+    fits = _SMALLEST <= number <= _LARGEST
+    require(fits, f"{name} ({number}) must be above 0, and finite{_in_float32(number)}")
+
+
+def require_share(name: str, number: float) -> None:
+    """Refuse a number that is not above 0, in float32 too, and at most 1.
+
+    Raises:
+        ValueError: with its name.
+    """
+    require(_SMALLEST <= number <= 1, f"{name} ({number}) must be above 0 and at most 1{_in_float32(number)}")
+
+
+def _in_float32(number: float) -> str:
+    """Says that it is float32 that a number above 0 does not fit into."""
+    return " in float32" if 0 < number < math.inf else ""
 
 
 def read_part(field: str, spec: str, factories: Mapping[str, Callable[..., Any]], kind: type) -> Any:

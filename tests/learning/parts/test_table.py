@@ -4,6 +4,7 @@ import dataclasses
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from softbellman.config.arms import parse_arm
@@ -79,6 +80,47 @@ def test_faults_are_told_of(role, spec, message):
     with pytest.raises(ValueError, match=f"recipe.{role} ") as told:
         part(role, spec)
     assert message in str(told.value) and "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("role", "spec", "message"),
+    [
+        ("estimate", "categorical(51, -inf, 10)", "low (-inf) must be finite in float32"),
+        ("estimate", "categorical(51, -10, inf)", "high (inf) must be finite in float32"),
+        ("estimate", "categorical(51, -1e39, 1e39)", "low (-1e+39) must be finite in float32"),
+        ("estimate", "categorical(51, nan, 1)", "low (nan) must be finite in float32"),
+        ("estimate", "categorical(51, -3e38, 3e38)", "high less low (6e+38) must be finite in float32"),
+        ("estimate", "categorical(51, 1, 1.00000001)", "low (1) must be below high (1.00000001), in float32 too"),
+        ("estimate", "transformed(1e-50)", "slope (1e-50) must be above 0 and at most 1 in float32"),
+        ("estimate", f"categorical(51, 0, {10**40})", f"high ({10**40}) must be finite in float32"),
+        ("noise", f"noisy({10**400})", f"the size of the noise ({10**400}) must be above 0, and finite in float32"),
+        ("noise", "noisy(inf)", "the size of the noise (inf) must be above 0, and finite"),
+        ("noise", "noisy(1e39)", "the size of the noise (1e+39) must be above 0, and finite in float32"),
+        ("noise", "noisy(nan)", "the size of the noise (nan) must be above 0, and finite"),
+        ("scale", "popart(1e-46)", "rate (1e-46) must be above 0 and at most 1 in float32"),
+        ("tightening", "tightening(4, 1e39)", "penalty (1e+39) must be above 0, and finite in float32"),
+        ("tightening", "tightening(4, inf)", "penalty (inf) must be above 0, and finite"),
+        ("risk", "cvar(1e-50)", "level (1e-50) must be above 0 and at most 1 in float32"),
+        ("controller", "cooling(1e39)", "scale (1e+39) must be above 0, and finite in float32"),
+        ("controller", "cooling(1, 1e39)", "k0 (1e+39) must be finite in float32"),
+        ("controller", "power(1e-50, 2)", "c (1e-50) must be above 0, and finite in float32"),
+        ("controller", "power(1, 1e300)", "p (1e+300) must be above 0, and finite in float32"),
+        ("controller", "spread_cooling(inf)", "eta (inf) must be above 0, and finite"),
+        ("controller", "noise(1e39)", "kappa (1e+39) must be above 0, and finite in float32"),
+        ("controller", "match(1e-50)", "rate (1e-50) must be above 0 and at most 1 in float32"),
+        ("controller", "loop(0.75, 0.1, 1e-50)", "smoothing (1e-50) must be above 0 and at most 1 in float32"),
+    ],
+)
+def test_numbers_that_float32_cannot_hold_are_refused(role, spec, message):
+    with pytest.raises(ValueError, match=f"recipe.{role} ") as told:
+        part(role, spec)
+    assert str(told.value).endswith(message)
+
+
+@pytest.mark.parametrize("spec", ["categorical(3, -1.7e+38, 1.7e+38)", "categorical(51, 0, 1e-30)"])
+def test_a_support_of_numbers_that_float32_can_hold_is_finite_and_rises(spec):
+    support = part("estimate", spec).support
+    assert np.isfinite(support).all() and (np.diff(support) > 0).all()
 
 
 def test_the_page_of_variants_has_every_part_with_a_spec_that_reads():

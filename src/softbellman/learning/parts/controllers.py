@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from softbellman.operators.core import Operator, maximum, mean
 from softbellman.operators.doubles import Pair, double
 from softbellman.operators.pytrees import register_pytrees
-from softbellman.part import Part, require
+from softbellman.part import Part, require_positive, require_share
 from softbellman.temperature import KAPPA, noise_variance
 
 SMALLEST, LARGEST = 1e-12, 1e12
@@ -143,15 +143,6 @@ class Controller(Fixed):
         raise NotImplementedError(f"{type(self).__name__} must define update(state, signals, operator).")
 
 
-def require_positive(name: str, number: float) -> None:
-    """Refuse a number that is not above 0, or infinite.
-
-    Raises:
-        ValueError: with its name.
-    """
-    require(0 < number < math.inf, f"{name} ({number}) must be above 0, and finite")
-
-
 def within(parameter: Any) -> Any:
     """Returns a parameter within the range of those that are set."""
     return jnp.clip(parameter, SMALLEST, LARGEST)
@@ -173,7 +164,7 @@ class Noise(Controller):
     def __post_init__(self) -> None:
         """Check the numbers."""
         require_positive("kappa", self.kappa)
-        _require_rate("rate", self.rate)
+        require_share("rate", self.rate)
 
     def memory(self, parameter: Any) -> Any:
         """Begin with the noise that the operator's own parameter is right for."""
@@ -199,7 +190,7 @@ class Match(Controller):
 
     def __post_init__(self) -> None:
         """Check the number."""
-        _require_rate("rate", self.rate)
+        require_share("rate", self.rate)
 
     def check(self, operator: Any) -> None:
         """Refuse an operator that does not rise from the mean to the max.
@@ -268,8 +259,8 @@ class Loop(Controller):
     def __post_init__(self) -> None:
         """Check the numbers."""
         require_positive("kappa", self.kappa)
-        _require_rate("rate", self.rate)
-        _require_rate("smoothing", self.smoothing)
+        require_share("rate", self.rate)
+        require_share("smoothing", self.smoothing)
 
     def memory(self, parameter: Any) -> Any:
         """Begin with the noise as `noise` does, kappa as it is given, and no difference seen."""
@@ -317,7 +308,3 @@ def _parameters(operator: Operator) -> list[str]:
     register_pytrees()  # an operator may be older than JAX's loading
     paths, _ = jax.tree_util.tree_flatten_with_path(operator)
     return [next((str(key.name) for key in reversed(path) if hasattr(key, "name")), "?") for path, _ in paths]
-
-
-def _require_rate(name: str, rate: float) -> None:
-    require(0 < rate <= 1, f"{name} ({rate}) must be above 0 and at most 1")

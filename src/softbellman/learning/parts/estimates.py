@@ -15,7 +15,7 @@ import numpy as np
 
 from softbellman.gaps import discounted
 from softbellman.learning.target import huber, td_target
-from softbellman.part import Part, require
+from softbellman.part import Part, require, require_finite
 
 
 class Law(NamedTuple):
@@ -280,7 +280,11 @@ class Categorical(Value):
     def __post_init__(self) -> None:
         """Check the arguments."""
         require(isinstance(self.size, int) and self.size >= 2, f"the number of atoms ({self.size}) must be 2 or more")
-        require(self.low < self.high, f"low ({self.low}) must be below high ({self.high})")
+        require_finite("low", self.low)
+        require_finite("high", self.high)
+        require_finite("high less low", float(self.high) - float(self.low))
+        differ = np.float32(self.low) < np.float32(self.high)
+        require(bool(differ), f"low ({self.low}) must be below high ({self.high}), in float32 too")
 
     @property
     def outputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

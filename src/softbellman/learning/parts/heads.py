@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from softbellman.part import Part, require
+from softbellman.part import Part, require_positive
 
 
 def dense(layer: Mapping[str, jax.Array], x: jax.Array) -> jax.Array:
@@ -107,7 +107,7 @@ class Noisy(NoNoise):
 
     def __post_init__(self) -> None:
         """Check the number."""
-        require(self.size > 0, f"the size of the noise ({self.size}) must be above 0")
+        require_positive("the size of the noise", self.size)
 
     def added(self, network: Any) -> Any:
         """Give a network whose parameters hold the sizes of the noise, and whose weights can be perturbed."""

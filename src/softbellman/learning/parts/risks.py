@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from softbellman.part import Part, require
+from softbellman.part import Part, require_share
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class CVaR(Neutral):
 
     def __post_init__(self) -> None:
         """Check the number."""
-        require(0 < self.level <= 1, f"level ({self.level}) must be above 0 and at most 1")
+        require_share("level", self.level)
 
     def values(self, estimate: Any, out: Any) -> Any:
         """Compute the lower tail's means."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from softbellman.learning.networks import Network
 from softbellman.learning.parts.heads import Output
-from softbellman.part import Part, require
+from softbellman.part import Part, require_share
 
 _LAYER = "scale"
 _SMALLEST, _LARGEST = 1e-4, 1e6  # of a standard deviation
@@ -47,7 +47,7 @@ class PopArt(Raw):
 
     def __post_init__(self) -> None:
         """Check the number."""
-        require(0 < self.rate <= 1, f"rate ({self.rate}) must be above 0 and at most 1")
+        require_share("rate", self.rate)
 
     def scaled(self, network: Network) -> Network:
         """Put a network into units of the targets' deviation, 1 at first."""

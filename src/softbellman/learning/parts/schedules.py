@@ -6,8 +6,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from softbellman.learning.parts.controllers import Controller, Signals, State, require_positive, within
-from softbellman.part import require
+from softbellman.learning.parts.controllers import Controller, Signals, State, within
+from softbellman.part import require, require_finite, require_positive
 
 
 class _Schedule(Controller):
@@ -41,6 +41,7 @@ class Cooling(_Schedule):
         """Check the numbers."""
         require_positive("scale", self.scale)
         require(1 <= self.k0 < math.inf, f"k0 ({self.k0}) must be finite, and 1 or more")
+        require_finite("k0", self.k0)
 
     def at(self, updates: Any) -> Any:
         """Compute `log(k + k0 + 1) / scale`."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from softbellman.gaps import discounted
 from softbellman.learning.windows import Window
-from softbellman.part import Part, require
+from softbellman.part import Part, require, require_positive
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Tightening(Loose):
         """Check the numbers."""
         known = isinstance(self.steps, int) and 1 <= self.steps <= 100
         require(known, f"steps ({self.steps}) must be an integer in 1 .. 100")
-        require(0 < self.penalty < float("inf"), f"penalty ({self.penalty}) must be above 0, and finite")
+        require_positive("penalty", self.penalty)
 
     @property
     def around(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

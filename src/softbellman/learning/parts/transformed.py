@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from softbellman.learning.parts.estimates import Value
-from softbellman.part import require
+from softbellman.part import require_share
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Transformed(Value):
 
     def __post_init__(self) -> None:
         """Check the number."""
-        require(0 < self.slope <= 1, f"slope ({self.slope}) must be above 0 and at most 1")
+        require_share("slope", self.slope)
 
     def squashed(self, x: Any) -> Any:
         """Compute `h`."""
