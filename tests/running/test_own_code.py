@@ -15,6 +15,7 @@ from ..studies import TINY, planned_study, trained
 NETS = """
     import jax, jax.numpy as jnp, numpy as np
     from softbellman.learning.networks import Network
+    from softbellman.learning.parts.heads import Output
 
     def linear(obs_shape, num_actions, scale):
         size = int(np.prod(obs_shape))
@@ -43,6 +44,24 @@ NETS = """
     flat = changed(init=lambda key: {"q": jnp.zeros((4, 2))})
     deep = changed(init=lambda key: {"q": {"w": {"x": jnp.zeros((4, 2))}}})
     halves = changed(init=lambda key: {"q": {"w": jnp.zeros((4, 2), jnp.float16), "b": jnp.zeros(2)}})
+    def duelling(obs_shape, num_actions, scale, outputs=(Output("q", is_centred=True), Output("state"))):
+        size = int(np.prod(obs_shape))
+        shapes = {"q": (size, num_actions), "state": (size, 1)}
+        def init(key):
+            return {
+                name: {"w": 0.1 * jax.random.normal(key, each), "b": jnp.zeros(each[1])}
+                for name, each in shapes.items()
+            }
+        def apply(params, obs):
+            q, state = (obs.reshape(len(obs), -1) @ params[name]["w"] + params[name]["b"][None] for name in shapes)
+            return state + q - q.mean(axis=1, keepdims=True)
+        return Network(init, apply, "q", outputs=outputs)
+    def duelling_unnamed(*given): return duelling(*given, outputs=())
+    def duelling_misnamed(*given): return duelling(*given, outputs=(Output("value"),))
+    unbiased = changed(
+        init=lambda key: {"q": {"w": jnp.ones((4, 2))}}, apply=lambda params, obs: obs @ params["q"]["w"]
+    )
+    squashed = changed(apply=lambda params, obs: jnp.tanh(obs @ params["q"]["w"] + params["q"]["b"][None]))
     slashed = changed(init=lambda key: {"a/b": {"w": jnp.zeros((4, 2))}}, last_layer="a/b")
 """
 
@@ -149,8 +168,9 @@ def nets(tmp_path, monkeypatch):
     sys.modules.pop("nets", None)
 
 
-def planned(name, environment="gym/CartPole-v1"):
-    return planned_study(environment, "classic-control", "max", [0], TINY | {"network.kind": f"nets:{name}"})
+def planned(name, environment="gym/CartPole-v1", scale="raw"):
+    values = TINY | {"network.kind": f"nets:{name}", "recipe.scale": scale}
+    return planned_study(environment, "classic-control", "max", [0], values)
 
 
 @pytest.mark.usefixtures("nets")
@@ -199,6 +219,32 @@ def test_what_could_not_be_learned_with_is_refused_by_the_plan(name, fault):
     with pytest.raises(ValueError, match=fault) as refused:
         planned(name)
     assert f"network.kind nets:{name}" in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("nets")
+@pytest.mark.parametrize(
+    ("name", "scale", "fault"),
+    [
+        ("duelling_unnamed", "popart(0.5)", r"does not keep its values under recipe\.scale popart\(0\.5\); name the"),
+        ("duelling_unnamed", "popart(0.0003)", r"does not keep its values under recipe\.scale popart\(0\.0003\); name"),
+        ("squashed", "popart(0.5)", r"does not keep its values under recipe\.scale popart\(0\.5\); name the"),
+        ("duelling_misnamed", "popart(0.5)", r"fails under recipe\.scale popart\(0\.5\): KeyError: 'value'"),
+        ("unbiased", "popart(0.5)", r"fails under recipe\.scale popart\(0\.5\): KeyError: 'b'"),
+    ],
+)
+def test_a_network_whose_values_a_scale_would_move_is_refused(name, scale, fault):
+    planned(name)
+    with pytest.raises(ValueError, match=rf"^network\.kind nets:{name} {fault}") as refused:
+        planned(name, scale=scale)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("nets")
+@pytest.mark.parametrize("name", ["linear", "duelling"])
+@pytest.mark.parametrize("scale", ["popart(0.5)", "popart(0.0003)", "popart(1)"])
+@pytest.mark.parametrize("environment", ["gym/CartPole-v1", "minatar/breakout"])
+def test_a_network_that_names_its_output_layers_learns_in_any_units(name, scale, environment):
+    assert planned(name, environment, scale).network == f"nets:{name}"
 
 
 def test_a_function_given_in_python_goes_by_its_reference(nets):

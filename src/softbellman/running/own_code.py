@@ -12,12 +12,14 @@ from softbellman.envs.step import Scale
 from softbellman.faults import in_a_line
 from softbellman.learning import device_replay, learner
 from softbellman.learning.networks import Network
+from softbellman.learning.parts.scales import Raw
 from softbellman.learning.recipe import Recipe
 from softbellman.references import found
 
 _ROLE = "network.kind"
 _ARGUMENTS = "(obs_shape, num_actions, scale)"
 _ROWS = 8  # transitions of the replay that parts are tried with
+_FAR, _NEAR = 1e4, 1e-5  # size of targets that units are tried with; share of a unit that rounding may move values by
 
 
 def own_network(reference: str, scale: Scale, obs_shape: tuple[int, ...], num_actions: int) -> Network:
@@ -64,6 +66,29 @@ def check_network(
                 f"gives {given} for {batch} of {num_actions} actions, and must give float32 of shape "
                 f"({batch}, {num_actions})",
             )
+
+
+def check_scale(reference: str, recipe: Recipe, obs_shape: tuple[int, ...], obs_dtype: Any) -> None:
+    """Refuses a network whose values move with the units that it learns in; an update of these is computed.
+
+    Raises:
+        ValueError: if they move, or the layers to rescale are not there.
+    """
+    if recipe.scale == Raw():
+        return
+    network, role = recipe.network, f"under recipe.scale {recipe.scale}"
+    before = network.init(jax.random.key(0))
+    after = _called(
+        reference, f"fails {role}", recipe.scale.adapted, before, network, lambda: jnp.asarray([-_FAR, 3 * _FAR])
+    )
+    obs = jnp.ones((1, *obs_shape), obs_dtype)
+    moved, unit = jnp.abs(network.apply(after, obs) - network.apply(before, obs)).max(), recipe.scale.unit(after)
+    if not moved < _NEAR * (_FAR if unit is None else unit):
+        _refuse(
+            reference,
+            f"does not keep its values {role}; name the layers that they are a sum of, with weights 'w' and biases "
+            "'b', as the outputs of its Network",
+        )
 
 
 def check_parts(

@@ -25,7 +25,7 @@ from softbellman.running.build import (
     spelled_out,
 )
 from softbellman.running.jax_settings import overruled, own_settings, require_backend
-from softbellman.running.own_code import check_network, check_parts
+from softbellman.running.own_code import check_network, check_parts, check_scale
 from softbellman.training.settings import check_side_by_side, num_updates
 from softbellman.training.streams import LARGEST_SEED
 
@@ -170,6 +170,8 @@ def plan(
             made = make_network(config.network, env.obs_scale, env.obs_shape, env.num_actions)
             check_network(network, made, env.obs_shape, env.obs_dtype, env.num_actions)
         recipe = make_recipe(config, env.obs_scale, env.obs_shape, env.num_actions)
+        if is_reference(network):
+            check_scale(network, recipe, env.obs_shape, env.obs_dtype)
         if compiled_env(environment, config):
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
