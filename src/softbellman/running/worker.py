@@ -4,6 +4,7 @@ It writes one JSON object a line to standard output. It stops, its state saved, 
 and when standard input ends, since then nobody is left who waits for it; if both happen, it leaves at once.
 """
 
+import json
 import os
 import sys
 import threading
@@ -17,7 +18,6 @@ from typing import Any, TextIO
 from softbellman.faults import in_a_line
 from softbellman.memory import keep_freed_memory
 from softbellman.references import found
-from softbellman.running.engines.contract import Event
 from softbellman.running.stopping import EXIT_CODE, Stopped, asked
 
 PACE = 0.5  # seconds between two reports of progress
@@ -110,7 +110,7 @@ def _take_output() -> TextIO:
 def _sender(output: TextIO) -> Callable[..., None]:
     def send(kind: str, **facts: Any) -> None:
         with suppress(OSError):  # nobody listens any more: the end of standard input says so too
-            print(Event(kind, facts).line, end="", file=output, flush=True)
+            print(json.dumps({"kind": kind, **facts}), file=output, flush=True)
 
     return send
 
