@@ -54,6 +54,11 @@ def in_a_line(error: BaseException) -> str:
     return said if place is None or place in said else f"{said} ({place})"
 
 
+def reason_of(error: BaseException) -> str:
+    """Say in one line why something could not be had; for a fault of a user's own code as `in_a_line`."""
+    return in_a_line(error) if users_place(error) else next(iter(str(error).splitlines()), type(error).__name__)
+
+
 def users_place(error: BaseException) -> str | None:
     """Name the innermost line of a user's code that softbellman called and that `error`, or its cause, came through.
 

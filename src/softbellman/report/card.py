@@ -23,7 +23,7 @@ from softbellman.analysis.findings import find, under_way
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import collect
 from softbellman.envs.families import family_of
-from softbellman.faults import in_a_line, users_place
+from softbellman.faults import reason_of
 from softbellman.report import account, page
 from softbellman.report.tables import of_operators, write_table
 from softbellman.report.wording import count
@@ -129,7 +129,7 @@ def _film(study: Study, run: RunPath, folder: Path, network: SavedNetwork) -> tu
     try:
         path, phase, _ = watch(study, run, folder / "replay.mp4", network=network)
     except Exception as error:  # a user's environment may fail to render in any way
-        return None, _reason(error)
+        return None, reason_of(error)
     played = f"The first {phase.steps:,} agent steps of a game" if phase.unfinished else "A game"
     return path.name, f"{played}, score {phase.mean:g}"
 
@@ -141,11 +141,7 @@ def _policy(folder: Path, network: SavedNetwork) -> tuple["Policy | None", str]:
     try:
         return load(folder, network=network), ""
     except Exception as error:  # a user's environment or network may fail in any way
-        return None, _reason(error)
-
-
-def _reason(error: Exception) -> str:
-    return in_a_line(error) if users_place(error) else next(iter(str(error).splitlines()), type(error).__name__)
+        return None, reason_of(error)
 
 
 def _row(row: dict[str, Any]) -> list[str]:

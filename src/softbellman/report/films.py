@@ -8,7 +8,7 @@ import numpy as np
 
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import collect
-from softbellman.faults import in_a_line, users_place
+from softbellman.faults import reason_of
 from softbellman.operators.spec import plain
 from softbellman.study.files import load_params, write_atomically
 from softbellman.study.runs import RunPath
@@ -56,9 +56,7 @@ def film_best(records: Records, environment: str, folder: Path) -> list[Film]:
         try:
             films.append(_film(study, run, folder / plain(environment) / f"{plain(operator)}.mp4"))
         except Exception as error:  # a user's environment may fail to render in any way
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            reason = in_a_line(error) if users_place(error) else reason
-            films.append(Film(operator, None, f"Not filmed: {reason}."))
+            films.append(Film(operator, None, f"Not filmed: {reason_of(error)}."))
     return films
 
 
