@@ -82,7 +82,7 @@ def write_card(study: Study, run: RunPath, out: Path, *, network: SavedNetwork =
             .render(
                 run=run,
                 arm=str(run.arm),
-                which=network,
+                network=network,
                 saved=saved,
                 params=params_file(own, network).relative_to(made),
                 score=None if np.isnan(score) else round(score, 4),
