@@ -13,8 +13,10 @@ from scipy.optimize import brentq
 from scipy.sparse.linalg import spsolve
 
 from softbellman import operators as ops
-from softbellman.tabular import FiniteMDP, linear, solve
+from softbellman.tabular import FiniteMDP, examples, linear, solve
 from softbellman.tabular.enclosure import Enclosure
+
+from ..operators import decimals
 
 METHODS = ("newton", "iteration")
 OPERATORS = ("max", "mean", "softmax(2)", "mellowmax(2)")
@@ -176,6 +178,28 @@ def test_mellowmax_is_right_and_enclosed_in_arithmetic_of_40_digits(case, omega)
         solution = solve(mdp, ops.mellowmax(omega))
         np.testing.assert_allclose(solution.values, [float(v) for v in values], atol=1e-10, rtol=0)
         assert_encloses(solution, mdp, [[Fraction(x) for x in row] for row in rows])
+
+
+@pytest.mark.parametrize("gamma", [0.5, 0.9, 0.99])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *("keep(0.5)", "keep(0.999)", "gini(1)", "gini(0.3)", "entmax(1.1, 0.3)", "entmax(8, 1e-4)", "sparsemax(1e-6)"),
+        *("logsumexp(1e-8)", "mellowmax(5)", "barrier(5)", "general_mellowmax(mean, 0, 1e-8)"),
+    ],
+)
+def test_one_state_is_enclosed_in_arithmetic_of_60_digits(spec, gamma):
+    """Its value is `op(rewards) / (1 - gamma)`, and its operator may have a root to find, or values far above all."""
+    rng, op = np.random.default_rng(0), ops.parse(spec)
+    for rewards in (rng.normal(size=2), rng.normal(size=9), np.arange(6.0), np.r_[1, -1 + 0.01 * rng.normal(size=17)]):
+        solution = solve(examples.one_state(rewards, gamma), op, tolerance=1e-13)
+        value = Fraction(decimals.value(spec, rewards)) / (1 - Fraction(gamma))
+        assert solution.unique == "proved"
+        for a, reward in enumerate(rewards):
+            exact = Fraction(reward) + Fraction(gamma) * value
+            assert Fraction(float(solution.lower[0, a])) <= exact <= Fraction(float(solution.upper[0, a]))
+        width = 2 * op.rounding(len(rewards), np.ptp(rewards)) + 1e-13 + 1e-14 * np.abs(solution.values[0])
+        assert np.max(solution.upper - solution.lower) <= 4 * width / (1 - gamma)
 
 
 @pytest.mark.parametrize(

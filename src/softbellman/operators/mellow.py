@@ -107,6 +107,10 @@ class GeneralMellowmax(Operator):
         average = log_average_exp(row, lambda terms: row.sum(prior * terms) / total, omega)
         return average + row.xp.log(total) / omega
 
+    def rounding(self, actions: int, spread: float) -> float:
+        """Bound that of the logarithm of the whole weight too, which is at most `(1 - kappa) log(m)`."""
+        return super().rounding(actions, spread) + 2.0**-50 * (1 - self.kappa) * math.log(actions) / self.omega
+
     def _prior(self, row: Row) -> Array:
         xp, d, kappa = row.xp, self.op.policy(row), row.constant(self.kappa)
         power = xp.where(d > 0, d, 1.0) ** kappa

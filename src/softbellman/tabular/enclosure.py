@@ -92,11 +92,12 @@ class Enclosure:
     def rounding(self, values: Values, q: Values) -> float:
         """Bounds the rounding error of `op(q) - V` with `q = backup(V)`, in units of value.
 
-        That of `n` products, their sum, a discount and a reward is below `n + 4` units of their size; an operator is
-        allowed `4 A + 8` units of the distance between the best and the worst action.
+        That of `n` products, their sum, a discount and a reward is below `n + 4` units of their size; that of the
+        operator is its own to know.
         """
         worst = np.where(self.mdp.legal, q, np.inf).min(axis=1)
-        return self._rounding_of_backup(values) + UNIT * (4 * q.shape[1] + 8) * float(np.max(q.max(axis=1) - worst))
+        spread = float(np.max(q.max(axis=1) - worst))
+        return self._rounding_of_backup(values) + self.operator.rounding(q.shape[1], spread)
 
     def _rounding_of_backup(self, values: Values) -> float:
         size = float(np.abs(self.mdp.reward).max() + np.abs(values).max())
