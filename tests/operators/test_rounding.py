@@ -39,7 +39,7 @@ def test_rounding_is_within_its_bound(spec):
 
 
 def test_gini_near_the_mean_is_as_exact_as_elsewhere(library):
-    """The weights go with the root of what the bound leaves above equal ones, which is no difference of larger numbers."""
+    """The weights go with the root of what the bound leaves above equal ones, no difference of larger numbers."""
     for rho in (1.0, 1 - 2.0**-23, 1 - 2.0**-20, 1 - 2.0**-12, 0.75):
         for actions in (3, 11, 18):
             q = np.arange(float(actions))

@@ -287,6 +287,17 @@ def test_iteration_that_does_not_settle_is_told_of():
     assert (short.lower <= tabular.solve(examples.small(), "max", gap="gap(0.5)").q).all()  # bounds hold all the same
 
 
+@pytest.mark.parametrize("gap", ["gap(0.5)", "gap(0.9)", "gap(0.7, 0.3)", "persistent_pfrl(0.5)"])
+@pytest.mark.parametrize("operator", ["softmax(1)", "mellowmax(2)", "weighted(1)"])
+@pytest.mark.parametrize("gamma", [0.0, 1e-300, 1e-12, 0.2])
+def test_a_small_gamma_ends_no_iteration_early(gamma, operator, gap):
+    """The loss of a reward depends on the action values of its own state, which nothing discounts."""
+    mdp = examples.one_state((1.0, 0.0), gamma)
+    solution = tabular.solve(mdp, operator, gap=gap, tolerance=1e-9)
+    assert solution.converged and solution.residual <= 1e-9
+    assert solution.unique != "no" and len(solution.fixed_points) == 1
+
+
 def test_what_has_no_solution_is_refused():
     for operator in ("max", "softmax(5)"):
         with pytest.raises(ValueError, match=r"gap\(1\) has no fixed point, since gaps grow at every step"):

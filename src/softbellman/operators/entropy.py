@@ -33,7 +33,7 @@ class Keep(Operator):
         return self.weights(q, where)
 
     def rounding(self, actions: int, spread: float) -> float:
-        """Bound that of the root too: where the rate is off by a part of `2^-42`, the value is by less than twice that."""
+        """Bound that of the root too: an error of `2^-42` in the rate moves the value by less than `2^-41`."""
         return super().rounding(actions, spread) + 2.0**-41 * spread
 
     def _policy_rate(self, row: Row) -> Array:

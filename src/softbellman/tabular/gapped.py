@@ -186,7 +186,8 @@ class _Run(NamedTuple):
 def _iterate(equation: GappedEquation, q: Values, tolerance: float, most: int) -> _Run:
     """Replace Q by `T Q` until it stands still, comes back to where it was, or leaves all bounds."""
     gamma, rate, legal = equation.mdp.gamma, equation.rate, equation.mdp.legal
-    rate = rate if rate < 1 else gamma
+    # Where no rate is proved, T may depend on Q undiscounted: a small gamma says nothing of how near the end is.
+    rate = rate if rate < 1 else max(gamma, 0.5)
     wanted = tolerance * (equation.sharpening or 1.0) * (1 - rate) / max(rate, 1e-300)
     watched, watched_at = q, 0
     for k in range(1, most + 1):

@@ -48,8 +48,9 @@ def solve(
             it doubles.
         method: "newton", which for the maximum is policy iteration; or "iteration", that is value iteration.
         tolerance: the largest error of `q` to put up with. Where the operator is a contraction on this MDP, the bounds
-            show that it is met; else it stands for a residual of `tolerance * (1 - gamma) / gamma`. Where rounding
-            in float64 prevents it, `q` is as good as that allows, and a note says how good.
+            show that it is met; else it stands for a residual of `tolerance * (1 - gamma) / gamma`, with a gap for
+            one of at most `tolerance`. Where rounding in float64 prevents it, `q` is as good as that allows, and a
+            note says how good.
         start: `[S, A]` action values, or `[S]` values, to start from; 0 by default.
         starts: more of these. Looked at where the fixed point is not known to be the only one.
         max_iterations: for each start; by default enough for a contraction, and a patient number else.
