@@ -57,7 +57,10 @@ def gini(q: Sequence[Decimal], rho: Decimal) -> Decimal:
 
 
 def entmax(q: Sequence[Decimal], alpha: Decimal, tau: Decimal) -> Decimal:
-    """Take `<p, q> + S(p)` at `p = ((alpha - 1) tau z + c)_+ ^ (1 / (alpha - 1))`, of sum 1."""
+    """Minimise the dual, `(1 - alpha c) / (alpha (alpha - 1)) + sum(p^alpha) / alpha` in `c = p_best^(alpha - 1)`.
+
+    There `p = ((alpha - 1) tau z + c)_+ ^ (1 / (alpha - 1))` is of sum 1.
+    """
     best, power = max(q), alpha - 1
     s = [(x - best) * tau for x in q]
 
@@ -65,10 +68,9 @@ def entmax(q: Sequence[Decimal], alpha: Decimal, tau: Decimal) -> Decimal:
         levels = [power * x + (power * log_best).exp() for x in s]
         return [(level.ln() / power).exp() if level > 0 else Decimal(0) for level in levels]
 
-    p = policy(root(lambda x: sum(policy(x)) > 1, -Decimal(len(q)).ln(), Decimal(0)))
-    p = [x / sum(p) for x in p]
-    entropy = (1 - sum((alpha * x.ln()).exp() for x in p if x)) / (alpha * power)
-    return best + (average(p, s) + entropy) / tau
+    log_best = root(lambda x: sum(policy(x)) > 1, -Decimal(len(q)).ln(), Decimal(0))
+    powers = sum((alpha * x.ln()).exp() for x in policy(log_best) if x)
+    return best + ((1 - alpha * (power * log_best).exp()) / power + powers) / alpha / tau
 
 
 def sparsemax(q: Sequence[Decimal], tau: Decimal) -> Decimal:

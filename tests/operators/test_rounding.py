@@ -13,6 +13,7 @@ SPECS = [
     *("keep(0.01)", "keep(0.5)", "keep(0.999)", "keep(0.999999999)"),
     *("gini(0.3)", "gini(0.5625)", "gini(0.999999)", "gini(0.999999999999)", "gini(1)"),
     *("entmax(1.0001, 100)", "entmax(1.1, 0.3)", "entmax(3, 2)", "entmax(8, 1e-4)"),
+    *("entmax(40, 1)", "entmax(100, 1e-6)", "entmax(1000, 1)", "entmax(1e5, 1)"),
     *("sparsemax(5)", "sparsemax(1e-6)", "logsumexp(5)", "logsumexp(1e-8)", "mellowmax(300)", "mellowmax(1e-5)"),
     *("barrier(1e-8)", "barrier(5)", "barrier(1000)", "general_mellowmax(mean, 0, 1e-8)"),
 ]
@@ -25,6 +26,7 @@ def rows(actions):
     yield from (normal, np.arange(float(actions)), normal**5, lone + 1e-6 * normal, 1e-9 * normal - lone)
     yield np.where(np.arange(actions) < (actions + 1) // 2, 0.0, -1.0) + 1e-9 * normal
     yield np.where(np.arange(actions) < (actions + 1) // 2, 0.0, -1.0)
+    yield from (1e-12 * normal, np.zeros(actions))
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -36,6 +38,29 @@ def test_rounding_is_within_its_bound(spec):
             with decimal.localcontext(decimals.PRECISION):
                 error = abs(decimal.Decimal(float(op(q))) - decimals.value(spec, q))
             assert error <= op.rounding(actions, float(np.ptp(q))), (actions, q)
+
+
+@pytest.mark.parametrize(("alpha", "tau"), [(40, 1), (60, 1), (1000, 1), (1e5, 1e-30), (1e38, 1e38), (1e300, 1e-20)])
+def test_entmax_with_a_large_alpha_is_the_maximum_with_a_policy(library, alpha, tau):
+    op = ops.entmax(alpha, tau)
+    for actions in (2, 9, 18):
+        for q in rows(actions):
+            value, p = (np.asarray(each, float) for each in (op(library.array(q)), op.weights(library.array(q))))
+            height = op.largest_excess(actions)
+            assert np.max(q) - 1e-6 * np.ptp(q) <= value <= (np.max(q) + height) * (1 + 1e-6) + 1e-6
+            assert np.min(p) >= 0 and np.sum(p) == pytest.approx(1, abs=1e-5)
+            ties = np.sum(q == np.max(q))
+            assert p[q == np.max(q)] == pytest.approx(np.full(ties, np.max(p)), abs=1e-6)
+
+
+def test_the_derivative_of_entmax_is_its_policy(of_any_precision):
+    """Also where that turns from one policy to another within the last bits of the values."""
+    library = of_any_precision
+    for alpha in (1.5, 8.0, 1000.0):
+        op = ops.entmax(alpha, 1.0)
+        for q in map(library.array, rows(9)):
+            found, p = np.asarray(library.gradient(op, q)), np.asarray(op.weights(q))
+            assert found == pytest.approx(p, abs=1e3 * library.eps), (alpha, q)
 
 
 def test_gini_near_the_mean_is_as_exact_as_elsewhere(library):

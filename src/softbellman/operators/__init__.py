@@ -12,12 +12,10 @@ from softbellman.operators.conjugates import (
     Conjugate,
     Entmax,
     LogSumExp,
-    Prior,
     Sparsemax,
     barrier,
     centred,
     entmax,
-    kl_prior,
     logsumexp,
     sparsemax,
 )
@@ -81,8 +79,10 @@ from softbellman.operators.means import (
 )
 from softbellman.operators.mellow import (
     GeneralMellowmax,
+    Prior,
     SoftMellowmax,
     general_mellowmax,
+    kl_prior,
     sm2,
 )
 from softbellman.operators.noise import (

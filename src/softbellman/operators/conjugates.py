@@ -4,16 +4,15 @@ All are non-expansions, and exceed the maximum by up to the largest entropy; `ce
 """
 
 import math
-from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from softbellman.operators.core import Operator, log_average_exp
 from softbellman.operators.laws import Laws
-from softbellman.operators.parameters import checked, parameter, shares
+from softbellman.operators.parameters import checked, parameter
 from softbellman.operators.pytrees import operator
-from softbellman.operators.row import Array, Number, Row, bisect, centre, scaled, stop_gradient
+from softbellman.operators.row import Array, Number, Row, bisect, bracket, centre, scaled, stop_gradient
 
 
 def _sharpness() -> Any:
@@ -116,46 +115,72 @@ class Entmax(Conjugate):
     alpha: Number = parameter(1, ends="1 is logsumexp(tau) and 2 sparsemax(tau)", limit="max", example=1.5)
     tau: Number = _sharpness()
 
-    @np.errstate(divide="ignore", invalid="ignore")  # of a NaN among the values
     def policy(self, row: Row) -> Array:
         """Give `p = ((alpha - 1) tau z + p_best^(alpha - 1))_+^(1 / (alpha - 1))`, solved for the best one's weight."""
-        xp = row.xp
-        tau = _rate(row, self.tau)
-        power, shannon = self._power(row)
+        return self._policy(row, self._log_best(row))
 
-        def mass(log_best: Array, s: Array, power: Array) -> Array:
-            with np.errstate(over="ignore"):
-                far = power * scaled(xp.exp(-power * log_best), s)
-            inside = far > -1
-            log_ratio = xp.log1p(xp.where(inside, far, 0.0)) / power
-            return xp.where(inside & row.legal, xp.exp(log_best + log_ratio), 0.0)
-
-        s, held = scaled(tau, row.z), stop_gradient(power)
-        fixed = stop_gradient(s)
-        low, high = -xp.log(row.size), xp.zeros_like(row.best)
-        log_best = bisect(row, lambda x: xp.sum(mass(x, fixed, held), axis=-1, keepdims=True) > 1, low, high)
+    @np.errstate(divide="ignore", invalid="ignore")  # of a NaN among the values
+    def _policy(self, row: Row, ends: tuple[Array, Array]) -> Array:
+        """Give the policy, from two ends that enclose the logarithm of the best one's weight."""
+        xp, (power, shannon), tau = row.xp, self._power(row), _rate(row, self.tau)
+        held, fixed = stop_gradient(power), stop_gradient(scaled(tau, row.z))
+        # With a large alpha the last weight jumps between two floats: that between them which leaves the sum at 1.
+        less, more = (_masses(row, fixed, held, end)[0] for end in ends)
+        lack, jump = 1 - row.sum(less), row.sum(more - less)
+        share = xp.clip(xp.where(jump > 0, lack / xp.where(jump > 0, jump, 1.0), 0.0), 0.0, 1.0)
         # The derivative of the root is that of one step of Newton from it, whose value is taken away again.
-        p = mass(log_best, fixed, held)
-        slope = xp.sum(xp.where(p > 0, xp.where(p > 0, p, 1.0) ** (1 - held), 0.0), axis=-1, keepdims=True)
-        slope = slope * xp.exp(held * log_best)
-        total = xp.sum(mass(log_best, s, power), axis=-1, keepdims=True)
-        p = mass(log_best - (total - stop_gradient(total)) / slope, s, power)
+        log_best = (ends[0] + ends[1]) / 2
+        p, base = _masses(row, fixed, held, log_best)
+        slope = row.sum(p / base)
+        total = row.sum(_masses(row, scaled(tau, row.z), power, log_best)[0])
+        step = (total - stop_gradient(total)) / slope
+        moved, _ = _masses(row, scaled(tau, row.z), power, log_best - step)
+        p = less + share * (more - less) + (moved - stop_gradient(moved))
         return xp.where(shannon, row.boltzmann(tau), row.normalise(p))
 
     def rise(self, row: Row) -> Array:
         """Give `<p, z> - (S(1/m) - S(p)) / tau`, `S(p) = (1 - sum(p^alpha)) / (alpha (alpha - 1))`.
 
-        With `m p = 1 + d` the difference is `sum((1 + d)^alpha - 1 - alpha d) / (alpha (alpha - 1) m^alpha)`.
+        The derivative in z is p, the rest of it being 0 (Danskin). It is attached as a product of which each factor
+        gives half of the second derivative: through p, whose own derivative may be large, the 0 would be lost.
         """
-        xp, p = row.xp, self.policy(row)
-        power, shannon = self._power(row)
-        ratio = xp.where(p > 0, p, 1.0) * row.size
+        z, ends = stop_gradient(row.z), self._log_best(row)
+        p = self._policy(row._replace(z=(row.z + z) / 2), ends)
+        return self._rise(row._replace(z=z), stop_gradient(p), ends) + row.sum(p * (row.z - z))
+
+    @np.errstate(over="ignore", divide="ignore", invalid="ignore")  # of a NaN among the values
+    def _rise(self, row: Row, p: Array, ends: tuple[Array, Array]) -> Array:
+        """Give the rise with the policy held, which is all that its derivative in the parameters needs (Danskin).
+
+        Near the uniform policy, `m p = 1 + d`, the difference of the entropies is
+        `sum((1 + d)^alpha - 1 - alpha d) / (alpha (alpha - 1) m^alpha)`. Elsewhere the dual of the maximum is taken, in
+        which an error of the root counts for less than in p: with `c = p_best^(alpha - 1)` it is
+        `(m^(1 - alpha) - alpha c + (alpha - 1) sum(p^alpha)) / (alpha (alpha - 1) tau)`.
+        """
+        xp, size, alpha, tau = row.xp, row.size, row.constant(self.alpha), _rate(row, self.tau)
+        (power, shannon), log_m = self._power(row), xp.log(row.size)
+        log_best = (ends[0] + ends[1]) / 2
+        is_near = shannon | (power * (log_best + log_m) < 1)
+
+        ratio = xp.where(is_near & (p > 0), p, 1 / size) * size
         log_ratio = xp.where(ratio < 0.5, xp.log(ratio), xp.log1p(xp.where(ratio < 0.5, 0.0, ratio - 1)))
         excess = ratio * xp.where(shannon, log_ratio, xp.expm1(power * log_ratio) / power)
-        terms = xp.where(p > 0, excess, 0.0) - (p * row.size - 1)
-        alpha = row.constant(self.alpha)
-        return row.sum(p * row.z) - row.sum(terms) * row.size**-alpha / (alpha * _rate(row, self.tau))
+        terms = xp.where(p > 0, excess, 0.0) - (p * size - 1)
+        near = row.sum(p * row.z) - row.sum(terms) * size**-alpha / (alpha * tau)
 
+        mass, base = _masses(row, scaled(tau, row.z), power, log_best)
+        level = xp.exp(power * log_best)
+        far = size**-power - alpha * level + power * level * row.sum(mass * base)
+        return xp.where(is_near, near, far / power / (alpha * tau))
+
+    def _log_best(self, row: Row) -> tuple[Array, Array]:
+        """Enclose the logarithm of the best one's weight, held constant: `[..., 1]` each."""
+        xp, (power, _) = row.xp, self._power(row)
+        s, power = stop_gradient(scaled(_rate(row, self.tau), row.z)), stop_gradient(power)
+        low, high = -xp.log(row.size), xp.zeros_like(row.best)
+        return bracket(row, lambda x: row.sum(_masses(row, s, power, x)[0]) > 1, low, high)
+
+    @np.errstate(over="ignore")
     def height(self, row: Row) -> Array:
         """Give `S(1/m) / tau`."""
         xp, log_m = row.xp, row.xp.log(row.size)
@@ -164,8 +189,8 @@ class Entmax(Conjugate):
         return surprise / (row.constant(self.alpha) * _rate(row, self.tau))
 
     def rounding(self, actions: int, spread: float) -> float:
-        """Bound that of the root too."""
-        return super().rounding(actions, spread) + 2.0**-39 * spread
+        """Bound that of the root too, which counts for the more the larger alpha is."""
+        return super().rounding(actions, spread) + (2.0**-39 + 2.0**-50 * float(self.alpha)) * spread
 
     def _power(self, row: Row) -> tuple[Array, Array]:
         """Give `alpha - 1`, 1 where it is too small to divide by, and where that is so: there it is log-sum-exp."""
@@ -225,40 +250,6 @@ class Barrier(Operator):
         p = xp.where(row.legal, 1 / (1 + (fixed - shift)), 0.0)
         moved = row.sum(p * p * x) / row.sum(p * p)  # of one step of Newton, the derivative of the root
         return x - (shift + (moved - stop_gradient(moved)))
-
-
-@operator
-class Prior(Operator):
-    """Take the mean of a given policy on an exponential scale; see `kl_prior`."""
-
-    tau: Number = parameter(0, ends="0 is the average with the prior", limit="max")
-    prior: tuple[Number, ...] = field()
-
-    laws: ClassVar[Laws] = Laws.of_an_average(
-        averages_with_its_weights=False, within_largest_gap=True, homogeneous=False
-    )
-
-    @property
-    def for_actions(self) -> int | None:
-        """As many as the prior has."""
-        return len(self.prior)
-
-    def policy(self, row: Row) -> Array:
-        """Weigh each action by `prior exp(tau q)`."""
-        return row.normalise(row.vector(self.prior) * row.xp.exp(scaled(row.constant(self.tau), row.z)))
-
-    def offset(self, row: Row) -> Array:
-        """Give `log(sum(prior exp(tau z))) / tau`."""
-        prior = row.normalise(row.vector(self.prior))
-        return log_average_exp(row, lambda terms: row.sum(prior * terms), row.constant(self.tau))
-
-    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give the derivative, which is the policy."""
-        return self.weights(q, where)
-
-    def largest_gap(self, actions: int) -> float:
-        """Give `log(1 / p) / tau`, p the smallest of the prior."""
-        return -math.log(min(self.prior)) / self.tau if self.tau > 0 else math.inf
 
 
 @operator
@@ -334,24 +325,6 @@ def barrier(tau: Number) -> Barrier:
     return checked(Barrier, "barrier", tau)
 
 
-def kl_prior(tau: Number, *prior: Number) -> Prior:
-    """Build the soft maximum with a prior policy: `log(sum(prior exp(tau q))) / tau`.
-
-    It is `max_p <p, q> - KL(p, prior) / tau`.
-
-    Args:
-        tau: finite and at least 0.
-        prior: a probability for each action, above 0 and of sum 1.
-
-    Example:
-        >>> float(kl_prior(1.0, 0.5, 0.5)([0.0, 1.0]).round(6))
-        0.620115
-
-    Source: Todorov (2007); Fox, Pakman and Tishby (2016).
-    """
-    return checked(Prior, "kl_prior", tau, prior=shares("kl_prior", "prior", prior, positive=True))
-
-
 def centred(op: Operator) -> Centred:
     """Build a soft maximum less its value where all actions are equal: between the mean and the maximum.
 
@@ -371,3 +344,14 @@ def _rate(row: Row, tau: Number) -> Array:
     """Give an inverse temperature the dtype of the values, no smaller than what has an inverse: `[..., 1]`."""
     rate, least = row.constant(tau), 1e6 / float(row.xp.finfo(row.z.dtype).max)
     return row.xp.where(rate < least, least, rate)
+
+
+def _masses(row: Row, s: Array, power: Array, log_best: Array) -> tuple[Array, Array]:
+    """Give `(power s + p_best^power)_+^(1 / power)`, and its base in units of that of the best, 1 where it is 0."""
+    xp, most = row.xp, math.log(0.1 * float(row.xp.finfo(row.z.dtype).max))
+    lift, highest = -power * log_best, most - xp.log(power)  # beyond it, only ties with the best have a weight
+    with np.errstate(over="ignore"):
+        far = power * scaled(xp.exp(xp.where(lift < highest, lift, highest)), s)
+    inside = (far > -1) & row.legal
+    far = xp.where(inside, far, 0.0)
+    return xp.where(inside, xp.exp(log_best + xp.log1p(far) / power), 0.0), 1 + far

@@ -1,6 +1,7 @@
 """Relatives of mellowmax: `log(sum(d^kappa exp(omega q))) / omega`, d being a policy that may depend on q."""
 
 import math
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from softbellman.operators.core import Mean, Operator, Softmax, log_average_exp
 from softbellman.operators.laws import Laws
 from softbellman.operators.orders import Fixed
-from softbellman.operators.parameters import checked, parameter
+from softbellman.operators.parameters import checked, parameter, shares
 from softbellman.operators.pytrees import operator
 from softbellman.operators.row import Array, Number, Row, centre, scaled
 
@@ -63,6 +64,40 @@ class SoftMellowmax(Operator):
     def lipschitz(self, actions: int) -> float:
         """Give softmax's: it is an average of softmax over tau."""
         return Softmax(1.0).lipschitz(actions) if type(self) is SoftMellowmax else super().lipschitz(actions)
+
+
+@operator
+class Prior(Operator):
+    """Take the mean of a given policy on an exponential scale; see `kl_prior`."""
+
+    tau: Number = parameter(0, ends="0 is the average with the prior", limit="max")
+    prior: tuple[Number, ...] = field()
+
+    laws: ClassVar[Laws] = Laws.of_an_average(
+        averages_with_its_weights=False, within_largest_gap=True, homogeneous=False
+    )
+
+    @property
+    def for_actions(self) -> int | None:
+        """As many as the prior has."""
+        return len(self.prior)
+
+    def policy(self, row: Row) -> Array:
+        """Weigh each action by `prior exp(tau q)`."""
+        return row.normalise(row.vector(self.prior) * row.xp.exp(scaled(row.constant(self.tau), row.z)))
+
+    def offset(self, row: Row) -> Array:
+        """Give `log(sum(prior exp(tau z))) / tau`."""
+        prior = row.normalise(row.vector(self.prior))
+        return log_average_exp(row, lambda terms: row.sum(prior * terms), row.constant(self.tau))
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative, which is the policy."""
+        return self.weights(q, where)
+
+    def largest_gap(self, actions: int) -> float:
+        """Give `log(1 / p) / tau`, p the smallest of the prior."""
+        return -math.log(min(self.prior)) / self.tau if self.tau > 0 else math.inf
 
 
 @operator
@@ -132,6 +167,24 @@ def sm2(alpha: Number, omega: Number) -> SoftMellowmax:
     Source: Gan, Zhang and Tan (2021).
     """
     return checked(SoftMellowmax, "sm2", alpha, omega)
+
+
+def kl_prior(tau: Number, *prior: Number) -> Prior:
+    """Build the soft maximum with a prior policy: `log(sum(prior exp(tau q))) / tau`.
+
+    It is `max_p <p, q> - KL(p, prior) / tau`.
+
+    Args:
+        tau: finite and at least 0.
+        prior: a probability for each action, above 0 and of sum 1.
+
+    Example:
+        >>> float(kl_prior(1.0, 0.5, 0.5)([0.0, 1.0]).round(6))
+        0.620115
+
+    Source: Todorov (2007); Fox, Pakman and Tishby (2016).
+    """
+    return checked(Prior, "kl_prior", tau, prior=shares("kl_prior", "prior", prior, positive=True))
 
 
 def general_mellowmax(op: Operator, kappa: Number, omega: Number) -> GeneralMellowmax:

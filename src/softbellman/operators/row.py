@@ -264,6 +264,12 @@ def repeat(step: Callable[[Array, Array], tuple[Array, Array]], times: int, a: A
 
 def bisect(row: Row, is_above: Callable[[Array], Array], low: Array, high: Array) -> Array:
     """Find where a condition `[..., 1]` begins to hold between two ends `[..., 1]`, to the precision of the row."""
+    low, high = bracket(row, is_above, low, high)
+    return (low + high) / 2
+
+
+def bracket(row: Row, is_above: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
+    """Enclose where a condition `[..., 1]` begins to hold by two ends `[..., 1]`, to the precision of the row."""
     xp = row.xp
 
     def halve(low: Array, high: Array) -> tuple[Array, Array]:
@@ -271,8 +277,7 @@ def bisect(row: Row, is_above: Callable[[Array], Array], low: Array, high: Array
         above = is_above(middle)
         return xp.where(above, low, middle), xp.where(above, middle, high)
 
-    low, high = repeat(halve, 52 if xp.finfo(row.z.dtype).bits == 64 else 32, low, high)
-    return (low + high) / 2
+    return repeat(halve, 52 if xp.finfo(row.z.dtype).bits == 64 else 32, low, high)
 
 
 def differentiate(op: Callable[..., Array], q: Array, selector: Array | None, where: Array | None) -> Array:

@@ -138,7 +138,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
             "D'Eramo et al. (2016)",
         ),
         Entry(
-            "kl_prior", conjugates.kl_prior, conjugates.Prior, "5, 0.5, 0.3, 0.2",
+            "kl_prior", mellow.kl_prior, mellow.Prior, "5, 0.5, 0.3, 0.2",
             r"\frac1\tau \log \sum_a \rho_a e^{\tau q_a}", "Fox et al. (2016)",
         ),
         Entry(
