@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from softbellman import operators as ops
+from softbellman import tabular
 
 OPERATORS = [
     ops.maximum(),
@@ -178,6 +179,56 @@ def test_a_report_is_a_table():
     assert lines[3].split()[:3] == ["monotone", "no", "violated"]
     assert lines[4].split()[-2:] == ["0", "1.8e-12"]
     assert len({len(line) for line in lines[2:]}) == 1
+
+
+def test_a_report_says_how_many_draws_were_made():
+    drawn = []
+
+    @ops.operator
+    class Counted(ops.Maximum):
+        only: int | None = None
+
+        @property
+        def for_actions(self):
+            return self.only
+
+        def weights(self, q, where=None):
+            drawn.append(np.shape(q))
+            return super().weights(q, where)
+
+    for only, trials, expected in ((None, 1000, 1000), (3, 1000, 1000), (3, 50, 50), (None, 1003, 1000), (None, 5, 16)):
+        drawn.clear()
+        report = ops.check_operator(Counted(only), trials=trials)
+        most = {actions: max(shape[0] for shape in drawn if shape[-1] == actions) for _, actions in drawn}
+        assert report.trials == sum(most.values()) == expected
+        assert f"({expected} draws)" in str(report)
+
+
+@ops.operator
+class Shifted(ops.Maximum):
+    """The maximum and a constant."""
+
+    by: float = 1.0
+
+    def __call__(self, q, selector=None, where=None):
+        return super().__call__(q, selector, where) + self.by
+
+
+@pytest.mark.parametrize("by", [1.0, -0.01, 30.0])
+def test_a_distance_that_all_states_have_in_common_preserves_no_optimality_beside_an_end(by):
+    op = Shifted(by)
+    finding = ops.check_operator(op)["optimality_preserving"]
+    assert not finding.held and finding.witness.other.tolist() == [0.0] * finding.witness.q.size
+    values = finding.witness.q  # state 1 has these and ends; state 0 goes there, or ends at once
+    actions = values.size
+    transition, reward = np.zeros((3, actions, 3)), np.zeros((3, actions))
+    transition[:, :, 2] = 1.0
+    transition[0, 0] = [0, 1, 0]
+    reward[1] = values
+    reward[0, 1:] = 0.9 * (np.max(values) + by / 2)
+    mdp = tabular.FiniteMDP(transition, reward, 0.9, terminal=[False, False, True])
+    best, found = (tabular.solve(mdp, each).q[0, :2].argmax() for each in (ops.maximum(), op))
+    assert best != found
 
 
 CLAIMS_ALL = ops.Laws(**{field.name: True for field in fields(ops.Laws)})

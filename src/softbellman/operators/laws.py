@@ -65,7 +65,7 @@ class Laws:
 
 
 class Witness(NamedTuple):
-    """Values that show a violation: `[A]` each. Laws about one `q` have `other` equal to it."""
+    """Values that show a violation: `[A]` each. Laws about one `q` have `other` equal to it; an end has zeros."""
 
     q: Values
     other: Values
@@ -295,11 +295,14 @@ def _optimality_preserving(p: _Probe) -> _Excess:
     """Search among MDPs of which the rest follows, a choice between two states of different distances to the maximum.
 
     Their action values are `q` and `other`, all rewards that end the game. Rewards on the way make the first state
-    better, by less than the difference of the distances: then the fixed point prefers the second.
+    better, by less than the difference of the distances: then the fixed point prefers the second. Where all distances
+    are the same, the other is an end, whose value of 0 no operator changes.
     """
     gap = (np.max(p.q, axis=-1) - _float64(p.op(p.q, p.q))) / p.scale(p.q)[:, 0]
     other = np.roll(p.q / p.scale(p.q), 1, axis=0) * p.scale(p.q)
     distance = (np.max(other, axis=-1) - _float64(p.op(other, other))) / p.scale(p.q)[:, 0]
+    if np.all(np.abs(gap - distance) <= p.eps**0.75):
+        other, distance = np.zeros_like(p.q), np.zeros_like(gap)
     return _Excess(np.abs(gap - distance), 0.0, p.eps**0.75, p, other)
 
 
@@ -330,7 +333,8 @@ def check_operator(op: Operator, *, trials: int = 1000, seed: int = 0) -> Report
 
     Args:
         op: the operator. It is called on NumPy float64 arrays `[..., A]`, and may answer in another precision.
-        trials: how many draws of action values, over 2 to 10 actions and scales from 1e-4 to 1e4.
+        trials: how many draws of action values, over 2 to 10 actions and scales from 1e-4 to 1e4. Of each number of
+            actions as many are made, and at least 4; the report has how many these are.
         seed: of the draws. The same seed gives the same report.
 
     Returns:
@@ -346,8 +350,16 @@ def check_operator(op: Operator, *, trials: int = 1000, seed: int = 0) -> Report
         (True, False)
     """
     claims = getattr(op, "laws", Laws())
-    findings = tuple(_examine(law, getattr(claims, law), _probes(op, trials, seed)) for law in _SEARCHES)
-    return Report(str(op), trials, findings)
+    counts = _counts(op)
+    each = max(4, trials // len(counts))
+    findings = tuple(_examine(law, getattr(claims, law), _probes(op, each, seed)) for law in _SEARCHES)
+    return Report(str(op), each * len(counts), findings)
+
+
+def _counts(op: Operator) -> tuple[int, ...]:
+    """Give the numbers of actions to draw values for."""
+    only = getattr(op, "for_actions", None)
+    return ACTIONS if only is None else (only,)
 
 
 def _examine(law: str, claimed: bool, probes: Iterator[_Probe]) -> Finding:
@@ -362,13 +374,15 @@ def _examine(law: str, claimed: bool, probes: Iterator[_Probe]) -> Finding:
     return Finding(law, claimed, held, worst, allowed, tolerance, witness)
 
 
-def _probes(op: Operator, trials: int, seed: int) -> Iterator[_Probe]:
-    """Draw values: normal ones, heavy-tailed ones, and one action far from the others, at scales of all sizes."""
+def _probes(op: Operator, each: int, seed: int) -> Iterator[_Probe]:
+    """Draw values, so many of each number of actions, at scales of all sizes.
+
+    They are normal ones, heavy-tailed ones, and one action far from the others.
+    """
     rng = np.random.default_rng(seed)
-    only = getattr(op, "for_actions", None)
-    for actions in ACTIONS if only is None else (only,):
+    for actions in _counts(op):
         require_shapes(op, actions)
-        shape = (max(4, trials // len(ACTIONS)), actions)
+        shape = (each, actions)
         normal, selector = rng.standard_normal(shape), rng.standard_normal(shape)
         one = np.eye(actions)[rng.integers(actions, size=shape[0])]
         lonely = 0.01 * normal + one * rng.choice([-1.0, 1.0], size=(shape[0], 1))
