@@ -3,7 +3,7 @@
 import inspect
 import math
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -135,6 +135,36 @@ def test_values_of_any_size_stay_finite_and_as_exact_as_their_floats(library, en
     assert np.all(np.abs(np.asarray(value, float) - right) <= near)
     assert np.sum(np.asarray(weights, float), axis=-1) == pytest.approx(1, abs=8 * library.eps)
     assert np.all(np.isfinite(np.asarray(gradient))) and value.dtype == weights.dtype == gradient.dtype == q.dtype
+
+
+FAR = (1e7, 1e27, 1e38, 1e300)
+NEAR = (1e-30, 1e-39, 1e-46, 1e-300, 5e-324)  # some of which float32 takes for 0, or their inverse for infinite
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@ENTRIES
+def test_parameters_at_both_ends_leave_all_finite(dtype, entry):
+    rows = np.array([[1, 2, 3], [1, 1, 1], [0, 0, -1], [3, 3, -7]])
+    for name, within in entry.parameters.items():
+        ends = FAR if within.high == math.inf else (within.high,)
+        for number in (*ends, *(within.low + near for near in NEAR), *([] if within.above else [within.low])):
+            op = replace(example(entry), **{name: float(number)})
+            # A value may be larger than any float itself, where kappa deviations are.
+            for scale in (0.0, 1e-30, 1.0, 1e12 if entry.name != "deviation" else 1e-20):
+                q = (scale * rows).astype(dtype)
+                for selector in (q, q[:, ::-1].copy()):
+                    for found in (op(q, selector), op.weights(q), op.gradient(q, selector)):
+                        assert np.all(np.isfinite(found)), (number, scale)
+
+
+def test_a_small_parameter_is_the_limit():
+    q = np.array([1, 2, 3], np.float32)
+    for small in (1e-39, 1e-46, 5e-324):
+        assert ops.perturbed(small)(q) == ops.weighted(small)(q) == 3
+        assert ops.weighted(small)(q[:1].repeat(3)) == 1
+        assert ops.weighted_double(small)(q, q) == 3
+        wide = ops.general_mellowmax(ops.mean(), 0.0, small)(q)
+        assert np.isfinite(wide) and wide == ops.logsumexp(small)(q)
 
 
 @ENTRIES

@@ -71,15 +71,15 @@ class LogSumExp(Conjugate):
 
     def policy(self, row: Row) -> Array:
         """Weigh each action by `exp(tau q)`."""
-        return row.boltzmann(_rate(row, self.tau))
+        return row.boltzmann(row.positive(self.tau))
 
     def rise(self, row: Row) -> Array:
         """Give `log(mean(exp(tau z))) / tau`, which is mellowmax."""
-        return log_average_exp(row, row.mean, _rate(row, self.tau))
+        return log_average_exp(row, row.mean, row.positive(self.tau))
 
     def height(self, row: Row) -> Array:
         """Give `log(m) / tau`."""
-        return row.xp.log(row.size) / _rate(row, self.tau)
+        return row.xp.log(row.size) / row.positive(self.tau)
 
 
 @operator
@@ -90,7 +90,7 @@ class Sparsemax(Conjugate):
 
     def policy(self, row: Row) -> Array:
         """Project `tau q` onto the simplex; an action counts if the better ones are ahead by less than 1 in all."""
-        xp, s = row.xp, scaled(_rate(row, self.tau), row.z)
+        xp, s = row.xp, scaled(row.positive(self.tau), row.z)
         with np.errstate(invalid="ignore"):  # both infinitely far
             ahead = xp.where(row.legal[..., None, :], s[..., None, :] - s[..., :, None], 0.0)
             counts = row.legal & (xp.sum(xp.where(ahead > 0, ahead, 0.0), axis=-1) < 1)
@@ -101,11 +101,11 @@ class Sparsemax(Conjugate):
     def rise(self, row: Row) -> Array:
         """Give `<p, z> - sum((p - 1/m)^2) / (2 tau)`."""
         p = self.policy(row)
-        return row.sum(p * row.z) - row.sum((p - 1 / row.size) ** 2) / (2 * _rate(row, self.tau))
+        return row.sum(p * row.z) - row.sum((p - 1 / row.size) ** 2) / (2 * row.positive(self.tau))
 
     def height(self, row: Row) -> Array:
         """Give `(1 - 1/m) / (2 tau)`."""
-        return (1 - 1 / row.size) / (2 * _rate(row, self.tau))
+        return (1 - 1 / row.size) / (2 * row.positive(self.tau))
 
 
 @operator
@@ -122,7 +122,7 @@ class Entmax(Conjugate):
     @np.errstate(divide="ignore", invalid="ignore")  # of a NaN among the values
     def _policy(self, row: Row, ends: tuple[Array, Array]) -> Array:
         """Give the policy, from two ends that enclose the logarithm of the best one's weight."""
-        xp, (power, shannon), tau = row.xp, self._power(row), _rate(row, self.tau)
+        xp, (power, shannon), tau = row.xp, self._power(row), row.positive(self.tau)
         held, fixed = stop_gradient(power), stop_gradient(scaled(tau, row.z))
         # With a large alpha the last weight jumps between two floats: that between them which leaves the sum at 1.
         less, more = (_masses(row, fixed, held, end)[0] for end in ends)
@@ -157,7 +157,7 @@ class Entmax(Conjugate):
         which an error of the root counts for less than in p: with `c = p_best^(alpha - 1)` it is
         `(m^(1 - alpha) - alpha c + (alpha - 1) sum(p^alpha)) / (alpha (alpha - 1) tau)`.
         """
-        xp, size, alpha, tau = row.xp, row.size, row.constant(self.alpha), _rate(row, self.tau)
+        xp, size, alpha, tau = row.xp, row.size, row.constant(self.alpha), row.positive(self.tau)
         (power, shannon), log_m = self._power(row), xp.log(row.size)
         log_best = (ends[0] + ends[1]) / 2
         is_near = shannon | (power * (log_best + log_m) < 1)
@@ -176,7 +176,7 @@ class Entmax(Conjugate):
     def _log_best(self, row: Row) -> tuple[Array, Array]:
         """Enclose the logarithm of the best one's weight, held constant: `[..., 1]` each."""
         xp, (power, _) = row.xp, self._power(row)
-        s, power = stop_gradient(scaled(_rate(row, self.tau), row.z)), stop_gradient(power)
+        s, power = stop_gradient(scaled(row.positive(self.tau), row.z)), stop_gradient(power)
         low, high = -xp.log(row.size), xp.zeros_like(row.best)
         return bracket(row, lambda x: row.sum(_masses(row, s, power, x)[0]) > 1, low, high)
 
@@ -186,7 +186,7 @@ class Entmax(Conjugate):
         xp, log_m = row.xp, row.xp.log(row.size)
         power, shannon = self._power(row)
         surprise = xp.where(shannon, log_m, -xp.expm1(-power * log_m) / power)
-        return surprise / (row.constant(self.alpha) * _rate(row, self.tau))
+        return surprise / (row.constant(self.alpha) * row.positive(self.tau))
 
     def rounding(self, actions: int, spread: float) -> float:
         """Bound that of the root too, which counts for the more the larger alpha is."""
@@ -340,18 +340,11 @@ def centred(op: Operator) -> Centred:
     return Centred(op)
 
 
-def _rate(row: Row, tau: Number) -> Array:
-    """Give an inverse temperature the dtype of the values, no smaller than what has an inverse: `[..., 1]`."""
-    rate, least = row.constant(tau), 1e6 / float(row.xp.finfo(row.z.dtype).max)
-    return row.xp.where(rate < least, least, rate)
-
-
 def _masses(row: Row, s: Array, power: Array, log_best: Array) -> tuple[Array, Array]:
     """Give `(power s + p_best^power)_+^(1 / power)`, and its base in units of that of the best, 1 where it is 0."""
     xp, most = row.xp, math.log(0.1 * float(row.xp.finfo(row.z.dtype).max))
     lift, highest = -power * log_best, most - xp.log(power)  # beyond it, only ties with the best have a weight
-    with np.errstate(over="ignore"):
-        far = power * scaled(xp.exp(xp.where(lift < highest, lift, highest)), s)
-    inside = (far > -1) & row.legal
-    far = xp.where(inside, far, 0.0)
+    rate = power * xp.exp(xp.where(lift < highest, lift, highest))
+    inside = row.legal & (scaled(rate, s) > -1)
+    far = rate * xp.where(inside, s, 0.0)
     return xp.where(inside, xp.exp(log_best + xp.log1p(far) / power), 0.0), 1 + far

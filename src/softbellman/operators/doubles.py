@@ -237,7 +237,8 @@ class SelfCorrecting(_OfTheMaximum):
 
     def _chosen(self, row: Row, other: Array, legal: Array) -> Array:
         beta = row.constant(self.beta)
-        return self.op.weights(((1 - beta) * row.z + beta * other) / (1 + beta), legal)  # divided, for large ones
+        share = beta / (1 + beta)  # divided, for large ones
+        return self.op.weights((1 - beta) / (1 + beta) * row.z + share * other, legal)
 
 
 @operator
@@ -262,14 +263,14 @@ class WeightedDouble(_OfTheMaximum):
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative in `q`, in the best and in the worst action of the selector."""
         row, best, worst, mine, theirs, share, spread = self._parts(q, selector, where)
-        steep = row.xp.sign(spread) * (1 - share) / (row.constant(self.c) + row.xp.abs(spread)) * (theirs - mine)
+        steep = row.xp.sign(spread) * (1 - share) / (row.positive(self.c) + row.xp.abs(spread)) * (theirs - mine)
         return (1 - share) * best + steep * (best - worst)
 
     def _parts(self, q: Array, selector: Array | None, where: Array | None) -> tuple[Row, *tuple[Array, ...]]:
         row, other, legal = self.pair(q, selector, where)
         best, worst = self.op.weights(other, legal), self.op.weights(-other, legal)
         mine, theirs = row.sum(best * row.z), row.sum(best * other)
-        spread, c = mine - row.sum(worst * row.z), row.constant(self.c)
+        spread, c = mine - row.sum(worst * row.z), row.positive(self.c)
         size = row.xp.abs(spread)
         return row, best, worst, mine, theirs, size / (c + size), spread
 

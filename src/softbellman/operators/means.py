@@ -105,8 +105,8 @@ class Lehmer(FromTheWorst):
         height, w = self.height(row), self.policy(row)
         deviation = row.z - row.sum(w * row.z)
         inside = height > 0
-        steep = (row.constant(self.p) - 1) * deviation / row.xp.where(inside, height * row.unit, 1.0)
-        return self.with_the_worst(row, w * (1 + row.xp.where(inside, steep, 0.0)))
+        steep = w * (row.constant(self.p) - 1) * (deviation / row.xp.where(inside, height * row.unit, 1.0))
+        return self.with_the_worst(row, w + row.xp.where(inside, steep, 0.0))
 
 
 @operator
@@ -194,7 +194,7 @@ class Deviation(Operator):
     def policy(self, row: Row) -> Array:
         """Give the gradient, `(1 + kappa (q - mean) / std) / m`: the value averages with it, and it may be negative."""
         deviation, std = _deviations(row)
-        return row.legally(1 + row.constant(self.kappa) * deviation / std) / row.size
+        return row.legally(1 + row.constant(self.kappa) * (deviation / std)) / row.size
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative, which is what it averages with."""

@@ -132,12 +132,12 @@ class GeneralMellowmax(Operator):
 
     def policy(self, row: Row) -> Array:
         """Weigh each action by `d^kappa exp(omega q)`."""
-        return row.normalise(self._prior(row) * row.xp.exp(scaled(row.constant(self.omega), row.z)))
+        return row.normalise(self._prior(row) * row.xp.exp(scaled(row.positive(self.omega), row.z)))
 
     @np.errstate(divide="ignore", invalid="ignore")  # of a NaN among the values
     def offset(self, row: Row) -> Array:
         """Give `log(sum(d^kappa exp(omega z))) / omega`."""
-        prior, omega = self._prior(row), row.constant(self.omega)
+        prior, omega = self._prior(row), row.positive(self.omega)
         total = row.sum(prior)
         average = log_average_exp(row, lambda terms: row.sum(prior * terms) / total, omega)
         return average + row.xp.log(total) / omega

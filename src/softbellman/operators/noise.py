@@ -46,7 +46,7 @@ class Perturbed(Conjugate):
     def _expected(self, row: Row) -> Array:
         _, of_points = _density(row, self.sigma)
         total = row.xp.sum(of_points, axis=-1)
-        return row.constant(self.sigma) * row.xp.sum(of_points * _points(row), axis=-1) / total
+        return row.positive(self.sigma) * row.xp.sum(of_points * _points(row), axis=-1) / total
 
 
 @operator
@@ -78,7 +78,7 @@ def _density(row: Row, sigma: Number) -> tuple[Array, Array]:
     The trapezoidal rule: for functions so smooth its error falls faster than any power of the step.
     """
     xp = row.xp
-    z = scaled(1 / row.constant(sigma), row.z)[..., :, None]
+    z = scaled(1 / row.positive(sigma), row.z)[..., :, None]
     z = xp.where(z > -1e3, z, -1e3)  # out of reach
     points = _points(row)
     x, step = points - z, 2 * _REACH / (points.shape[-1] - 1)

@@ -98,13 +98,18 @@ class Row(NamedTuple):
         return self.xp.concat([self.constant(number) for number in numbers], axis=-1)
 
     def constant(self, number: Number) -> Array:
-        """Give a parameter the dtype of the values, cut where it or its inverse would overflow: `[..., 1]`."""
+        """Give a parameter the dtype of the values, cut where what is done with it would overflow: `[..., 1]`."""
         xp, dtype = self.xp, self.z.dtype
         largest = float(xp.finfo(dtype).max) * 1e-6
         if isinstance(number, int | float):
             return xp.full_like(self.best, min(number, largest))
         number = xp.zeros_like(self.best) + xp.astype(number, dtype)
         return xp.where(number > largest, largest, number)
+
+    def positive(self, number: Number) -> Array:
+        """Give a parameter that is not 0 as `constant` does, and no smaller than what has an inverse: `[..., 1]`."""
+        number, least = self.constant(number), 1e6 / float(self.xp.finfo(self.z.dtype).max)
+        return self.xp.where(number < least, least, number)
 
 
 def centre(q: Array, where: Array | None = None) -> Row:
