@@ -240,3 +240,26 @@ def test_centred_soft_maxima_keep_small_values_in_float32():
     q = np.array([0.0, 1e-6, 3e-6], np.float32)
     for op in (ops.sparsemax(1e-3), ops.entmax(1.5, 1e-3), ops.logsumexp(1e-3), ops.entmax(1.0, 1e-3)):
         assert ops.centred(op)(q) == pytest.approx(float(np.mean(q.astype(float))), rel=1e-5)
+
+
+@pytest.mark.parametrize("ratio", [1e-9, 1e-4, 0.3, 0.99, 1.01, 5.0])
+def test_the_centred_expected_maximum_is_right_for_errors_of_any_size(library, ratio):
+    """Of two values d apart: the best and `(phi(x) - phi(0)) d / x - Phi(-x) d`, with `x = d / (sigma sqrt(2))`."""
+    distance = 3.0
+    for sigma in (distance / ratio, 1e-3):
+        x = distance / sigma / np.sqrt(2)
+        right = distance * (np.expm1(-(x**2) / 2) * norm.pdf(0) / x - norm.cdf(-x))
+        found = ops.centred(ops.perturbed(sigma))(library.array([distance, 0.0]))
+        assert float(found) - distance == pytest.approx(right, abs=16 * library.eps * distance + 1e-10 * distance)
+
+
+def test_the_centred_expected_maximum_is_at_least_the_mean(library):
+    """It nears the mean as the errors grow, from above."""
+    q = library.array(Q[:9, :4])
+    mean, spread = np.mean(Q[:9, :4], axis=-1), np.ptp(Q[:9, :4], axis=-1)
+    last = np.inf
+    for sigma in (0.1, 1.0, 10.0, 1e3, 1e5, 1e7, 1e30):
+        above = (np.asarray(ops.centred(ops.perturbed(sigma))(q), float) - mean) / spread
+        assert np.all(above >= -8 * library.eps - 1e-11) and np.all(above <= last + 8 * library.eps)
+        last = above
+    assert np.all(above <= 8 * library.eps)
