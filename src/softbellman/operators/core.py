@@ -64,7 +64,8 @@ class Operator:
 
         Args:
             q: `[..., A]`, the values to average; integers become floats, -inf is not legal.
-            selector: `[..., A]`, the values to take the policy from. Only `double(op)` heeds it.
+            selector: `[..., A]`, the second set of values, such as that which the policy is from. Only operators on two
+                sets of values (`Pair`) heed it.
             where: bool, broadcast to `q`: the legal actions; all by default.
 
         Returns:

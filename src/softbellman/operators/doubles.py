@@ -209,7 +209,7 @@ class _OfTheMaximum(Pair):
 class SelfCorrecting(_OfTheMaximum):
     """Take the value of the action that is best in a mix of two sets of values; see `self_correcting`."""
 
-    beta: Number = parameter(0, ends="0 is max, and 1 double(max)", limit="a smaller one", example=3.0)
+    beta: Number = parameter(0, ends="0 is max, and 1 double(max)", example=3.0)
 
     laws: ClassVar[Laws] = Laws(
         translation_equivariant=True,

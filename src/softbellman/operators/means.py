@@ -113,7 +113,7 @@ class Lehmer(FromTheWorst):
 class SignedPower(Operator):
     """Take the mean of powers that keep their sign, the quasi-arithmetic mean without a unit; see `signed_power`."""
 
-    p: Number = parameter(1, ends="1 is the mean", limit="a smaller one", example=3.0)
+    p: Number = parameter(1, ends="1 is the mean", example=3.0)
 
     laws: ClassVar[Laws] = Laws(
         monotone=True,
@@ -180,7 +180,7 @@ class Expectile(Operator):
 class Deviation(Operator):
     """Take the mean and some standard deviations; see `deviation`."""
 
-    kappa: Number = parameter(0, ends="0 is the mean", limit="a smaller one", example=0.5)
+    kappa: Number = parameter(0, ends="0 is the mean", example=0.5)
 
     laws: ClassVar[Laws] = Laws(
         translation_equivariant=True,

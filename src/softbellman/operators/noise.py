@@ -21,7 +21,7 @@ _POINTS = {64: (61, 8), 32: (21, 6)}  # for one action, and more for each doubli
 class Perturbed(Conjugate):
     """Take the expected maximum of values with errors; see `perturbed`."""
 
-    sigma: Number = parameter(0, ends="near 0 it is max", limit="the mean", above=True, example=1.0)
+    sigma: Number = parameter(0, ends="near 0 it is max", above=True, example=1.0)
 
     def policy(self, row: Row) -> Array:
         """Give the probability that each action is the best."""

@@ -20,7 +20,7 @@ class Range:
     Attributes:
         low, high: its ends; an infinite one is never reached.
         ends: what the operator is there, in words.
-        limit: what it tends to where the parameter is infinite.
+        limit: the operator that it tends to where the parameter is infinite; empty where there is none.
         above: `low` itself is left out.
         whole: only whole numbers.
         example: a parameter as good as any.
@@ -56,9 +56,9 @@ class Range:
             number = float(value) + 0.0  # no -0.0
         except OverflowError:
             number = math.inf
-        if number == math.inf and self.high == math.inf:
+        if number == math.inf and self.limit:
             raise ValueError(f"{function}: {name} ({value}) must be finite; for its limit use {self.limit}.")
-        is_within = self.low <= number <= self.high and not (self.above and number == self.low)
+        is_within = number < math.inf and self.low <= number <= self.high and not (self.above and number == self.low)
         if not is_within or (self.whole and number != int(number)):
             raise ValueError(f"{function}: {name} ({value}) must be {self}; {self.ends}.")
         return number
