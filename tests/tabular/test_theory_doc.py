@@ -93,10 +93,11 @@ def test_sparsemax_is_above_the_maximum_within_its_bound(names):
         op = names["Sparsemax"](alpha)
         q = rng.normal(size=(5000, 5)) * rng.uniform(0, 3, size=(5000, 1))
         above = op(q) - q.max(axis=-1)
+        assert op(q) == pytest.approx(ops.sparsemax(1 / alpha)(q), abs=1e-12)
         p = op.weights(q)
         assert op(q) == pytest.approx((p * q).sum(-1) + alpha / 2 * (1 - (p * p).sum(-1)), abs=1e-12)
-        assert np.all((above >= -1e-12) & (above <= bounds.sparsemax_gap(1 / alpha, 5) + 1e-12))
-        assert op(np.zeros(5)) == pytest.approx(bounds.sparsemax_gap(1 / alpha, 5))
+        assert np.all((above >= -1e-12) & (above <= ops.sparsemax(1 / alpha).largest_excess(5) + 1e-12))
+        assert op(np.zeros(5)) == pytest.approx(ops.sparsemax(1 / alpha).largest_excess(5))
 
 
 def test_sparsemax_is_short():

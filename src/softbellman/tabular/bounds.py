@@ -116,20 +116,6 @@ def per_action_gap(tau: float, actions: int) -> float:
     return actions / (math.e * tau)
 
 
-def sparsemax_gap(tau: float, actions: int) -> float:
-    """Bound by how much the sparse operator overestimates the maximum: `alpha (m - 1) / (2 m)`, `alpha = 1 / tau`.
-
-    Met where all values are equal. docs/theory.md has the operator itself, as an example of a user's own.
-
-    Source: Lee, Choi and Oh (2018).
-
-    Example:
-        >>> sparsemax_gap(1.0, 2)
-        0.25
-    """
-    return (actions - 1) / (2 * actions * tau)
-
-
 def softmax_lipschitz(actions: int) -> float:
     """Give the Lipschitz constant L of softmax over m actions in the maximum norm, the same for every tau > 0.
 
