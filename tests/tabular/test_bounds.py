@@ -10,7 +10,8 @@ from hypothesis.extra import numpy as hnp
 from scipy.optimize import brentq
 
 from softbellman import operators as ops
-from softbellman.tabular import bounds
+from softbellman.tabular import bounds, examples
+from softbellman.tabular.iterates import iterate_both
 
 LIPSCHITZ = [
     (2, 1.1996786, 0.83356),
@@ -227,3 +228,34 @@ def test_what_values_can_be_reached(gamma, rewards, start):
         assert reached == pytest.approx(limits, abs=1e-9)
         limits = rewards + gamma * limits
     assert bounds.reachable_values(gamma, rewards, start) == pytest.approx(rewards / (1 - gamma))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bounds.per_action_gap(0.0, 2), r"tau \(0\.0\) must be finite and above 0; at 0 softmax is the mean"),
+        (lambda: bounds.per_action_gap(math.inf, 2), r"tau \(inf\) must be finite and above 0"),
+        (lambda: bounds.entropy_gap(0.0, [0.0, 1.0]), r"tau \(0\.0\) must be finite and above 0"),
+        (lambda: bounds.entropy_gap(-1.0, [0.0, 1.0]), r"tau \(-1\.0\) must be finite and above 0"),
+        (
+            lambda: bounds.lemma_1_lower(1.0, 2, -1.0),
+            r"distance \(-1\.0\) must be at least 0; a distance is the larger",
+        ),
+        (
+            lambda: bounds.lemma_1_lower(1.0, 2, 1.0, 0.5),
+            r"largest_distance \(0\.5\) must be at least distance \(1\.0\)",
+        ),
+        (lambda: bounds.lemma_1_lower(1.0, 2, [1.0, math.nan]), r"distance \(\[1\.0, nan\]\) must be at least 0"),
+        (lambda: bounds.lemma_1_upper(1.0, 2, -1.0), r"largest_distance \(-1\.0\) must be at least 0"),
+        (lambda: bounds.smallest_gap(1.0, 2, -1.0), r"spread \(-1\.0\) must be at least 0"),
+        (lambda: bounds.largest_gap(1.0, 2, -1.0), r"spread \(-1\.0\) must be at least 0"),
+        (
+            lambda: iterate_both(examples.one_state(), tau=1.0, steps=1, blocks=0),
+            r"blocks \(0\) must be at least 1 and divide the number of states, 1",
+        ),
+        (lambda: iterate_both(examples.one_state(), tau=1.0, steps=1, blocks=-1), r"blocks \(-1\) must be at least 1"),
+    ],
+)
+def test_what_no_bound_is_for_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

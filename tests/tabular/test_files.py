@@ -35,6 +35,7 @@ LISTS = {
     "num_actions": 2,
     "gamma": 0.9,
 }
+DENSE = {"transition": np.ones((1, 2, 1)), "reward": [[1.0, 0.0]], "gamma": 0.9}
 
 
 def written(path, content):
@@ -194,3 +195,31 @@ def test_the_memory_there_is_is_known_here():
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_mdp(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_whole_number_beyond_floats_is_refused_with_the_files_name(tmp_path, sign):
+    large = sign * 10**400
+    wrong = {
+        "transition 0: reward": {**DOCUMENT, "actions": 1, "transitions": [["here", 0, "there", 1.0, large]]},
+        "transition 0: probability": {**DOCUMENT, "actions": 1, "transitions": [["here", 0, "there", large, 1.0]]},
+        "gamma": {**DOCUMENT, "gamma": large},
+    }
+    for name, content in wrong.items():
+        with pytest.raises(ValueError, match=rf"a\.json: {name} has 401 digits; it must be below 1\.8e308 in size\.$"):
+            read_mdp(written(tmp_path / "a.json", content))
+
+
+@pytest.mark.parametrize("name", ["num_states", "num_actions"])
+def test_a_count_that_is_not_whole_is_refused(tmp_path, name):
+    for count in (2.7, np.nan, np.inf):
+        with pytest.raises(ValueError, match=rf"a\.npz: {name} \({count}\) must be a whole number"):
+            read_mdp(written(tmp_path / "a.npz", {**LISTS, name: count}))
+    assert read_mdp(written(tmp_path / "a.npz", {**LISTS, name: 2.0})).num_states == 2
+
+
+def test_allowed_names_are_told_in_the_order_of_the_documentation(tmp_path):
+    lists = "state, action, next_state, probability, reward, num_states, num_actions, terminated"
+    for content, allowed in ((LISTS, lists), (DENSE, "transition, reward, terminal, legal")):
+        with pytest.raises(ValueError, match=rf"unknown: colour; allowed are {allowed}\.$"):
+            read_mdp(written(tmp_path / "a.npz", {**content, "colour": 1}))

@@ -34,13 +34,16 @@ def largest_gap(tau: float, actions: int, spread: ArrayLike = math.inf) -> Any:
     Returns:
         `[...]`; infinite where both tau is 0 and the spread infinite.
 
+    Raises:
+        ValueError: `tau` or a spread is negative.
+
     Example:
         >>> float(largest_gap(1.0, 2).round(6)), float(largest_gap(1.0, 2, spread=1.0).round(6))
         (0.278465, 0.268941)
     """
-    others = actions - 1
+    others, spread = actions - 1, _distances(spread, "spread")
     if tau == 0:
-        return floats(spread, "spread") * (others / actions)
+        return spread * (others / actions)
     distance = np.minimum(spread, 1 / tau + ops.softmax(tau).largest_gap(actions))
     return distance * others / (np.exp(tau * distance) + others)
 
@@ -50,13 +53,16 @@ def smallest_gap(tau: float, actions: int, spread: ArrayLike) -> Any:
 
     Met where all actions but one are equally good. It is at least `d / (m exp(tau d))`, see `lemma_1_lower`.
 
+    Raises:
+        ValueError: a spread is negative.
+
     Example:
         >>> q = np.array([3.0, 3.0, 1.0])
         >>> gap = q.max() - ops.softmax(1.0)(q)
         >>> bool(np.isclose(gap, smallest_gap(1.0, 3, spread=2.0)))
         True
     """
-    distance = floats(spread, "spread")
+    distance = _distances(spread, "spread")
     weight = np.exp(-tau * distance)
     return distance * weight / (weight + actions - 1)
 
@@ -68,11 +74,15 @@ def lemma_1_upper(tau: float, actions: int, largest_distance: ArrayLike) -> Any:
     needs `Rmax >= -Rmin >= 0`. Of order `m / tau` for large tau, and far above `largest_gap`: 914 against 1.46 at
     tau 1, 18 actions and D 200.
 
+    Raises:
+        ValueError: a distance is negative.
+
     Example:
         >>> round(float(lemma_1_upper(1.0, 18, 200.0)))
         914
     """
-    return (actions - 1) * np.maximum(1 / (tau + 2), floats(largest_distance, "largest_distance") * expit(-tau))
+    farthest = _distances(largest_distance, "largest_distance")
+    return (actions - 1) * np.maximum(1 / (tau + 2), farthest * expit(-tau))
 
 
 def lemma_1_lower(tau: float, actions: int, distance: ArrayLike, largest_distance: ArrayLike | None = None) -> Any:
@@ -86,9 +96,15 @@ def lemma_1_lower(tau: float, actions: int, distance: ArrayLike, largest_distanc
         actions: m.
         distance: d.
         largest_distance: D; d by default.
+
+    Raises:
+        ValueError: a distance is negative, or D is below d.
     """
-    largest = distance if largest_distance is None else largest_distance
-    return floats(distance, "distance") / actions * np.exp(-tau * floats(largest, "largest_distance"))
+    nearest = _distances(distance, "distance")
+    farthest = nearest if largest_distance is None else _distances(largest_distance, "largest_distance")
+    if np.any(farthest < nearest):
+        raise ValueError(f"largest_distance ({largest_distance}) must be at least distance ({distance}).")
+    return nearest / actions * np.exp(-tau * farthest)
 
 
 def entropy_gap(tau: float, q: ArrayLike) -> Any:
@@ -96,10 +112,14 @@ def entropy_gap(tau: float, q: ArrayLike) -> Any:
 
     From `tau sm(q) + H(p) = log(sum(exp(tau q))) >= tau max(q)`. At most `log(m) / tau`.
 
+    Raises:
+        ValueError: `tau` is not above 0, where nothing bounds the gap.
+
     Example:
         >>> float(entropy_gap(1.0, [0.0, 1.0]).round(6))
         0.582203
     """
+    _require_rate(tau)
     p = ops.softmax(tau).weights(q)
     return -np.sum(p * np.log(p, out=np.zeros_like(p), where=p > 0), axis=-1) / tau
 
@@ -107,12 +127,16 @@ def entropy_gap(tau: float, q: ArrayLike) -> Any:
 def per_action_gap(tau: float, actions: int) -> float:
     """Bound the gap by `m / (e tau)`, since each action adds at most `d exp(-tau d) <= 1 / (e tau)`.
 
+    Raises:
+        ValueError: `tau` is not above 0, where nothing bounds the gap.
+
     Source: O'Donoghue et al. (2017).
 
     Example:
         >>> round(per_action_gap(1.0, 2), 6)
         0.735759
     """
+    _require_rate(tau)
     return actions / (math.e * tau)
 
 
@@ -171,3 +195,15 @@ def reachable_values(gamma: float, rewards: ArrayLike, start: ArrayLike, steps: 
     """
     remembered = np.power(gamma, steps)[..., None]
     return floats(rewards, "rewards") * (1 - remembered) / (1 - gamma) + remembered * floats(start, "start")
+
+
+def _require_rate(tau: float) -> None:
+    if not 0 < tau < math.inf:
+        raise ValueError(f"tau ({tau}) must be finite and above 0; at 0 softmax is the mean, and no gap is too large.")
+
+
+def _distances(given: ArrayLike, name: str) -> Any:
+    distances = floats(given, name)
+    if not np.all(distances >= 0):
+        raise ValueError(f"{name} ({given}) must be at least 0; a distance is the larger value less the smaller.")
+    return distances

@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from softbellman.arguments import as_path
+from softbellman.arguments import as_integer, as_path
 from softbellman.memory import available_memory
 from softbellman.tabular.mdp import FiniteMDP
 
@@ -110,7 +110,8 @@ def _transition(i: int, entry: Any, states: dict[Any, int], actions: dict[Any, i
             found.append(index[name])
         else:
             raise ValueError(f"transition {i}: {what} {json.dumps(name)} is not among the {len(index)}.")
-    return *found, float(probability), float(reward), terminated
+    numbers = (_float(probability, f"transition {i}: probability"), _float(reward, f"transition {i}: reward"))
+    return *found, *numbers, terminated
 
 
 def _index(names: Any, what: str, most: int) -> dict[Any, int]:
@@ -143,6 +144,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _float(number: float, name: str) -> float:
+    """Gives a number as a float; a whole one of JSON may be too large."""
+    try:
+        return float(number)
+    except OverflowError:
+        raise ValueError(f"{name} has {len(str(abs(number)))} digits; it must be below 1.8e308 in size.") from None
+
+
 # What NumPy and the modules under it raise for a file that is not whole, beside ValueError.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, tokenize.TokenError, SyntaxError, EOFError, KeyError, RuntimeError)
 
@@ -160,7 +169,7 @@ def _read_npz(path: Path, gamma: float | None) -> FiniteMDP:
         _check_names(arrays, needed=_DENSE[:2], allowed=_DENSE)
         return FiniteMDP(**arrays, gamma=discount)
     _check_names(arrays, needed=(*_LISTS[:5], *_COUNTS), allowed=_LISTS)
-    states, actions = (int(_scalar(arrays.pop(name), name)) for name in _COUNTS)
+    states, actions = (as_integer(_scalar(arrays.pop(name), name), name) for name in _COUNTS)
     entries = arrays["state"].size
     if not (1 <= states <= 2 * entries and 1 <= actions <= entries):
         raise ValueError(
@@ -203,16 +212,17 @@ def _gamma(own: Any, given: float | None) -> float:
         raise ValueError("it has no gamma, and none was given.")
     if not _is_number(gamma):
         raise ValueError(f"gamma ({gamma!r}) must be a number.")
-    return gamma
+    return _float(gamma, "gamma")
 
 
 def _check_names(given: dict[str, Any], needed: tuple[str, ...], allowed: tuple[str, ...]) -> None:
     missing = [name for name in needed if name not in given]
     if missing:
         raise ValueError(f"it has no {', '.join(missing)}; what it must have: {', '.join(needed)}.")
-    unknown = sorted(set(given) - {*needed, *allowed})
+    known = tuple(dict.fromkeys((*needed, *allowed)))
+    unknown = sorted(set(given) - set(known))
     if unknown:
-        raise ValueError(f"unknown: {', '.join(unknown)}; allowed are {', '.join({*needed, *allowed})}.")
+        raise ValueError(f"unknown: {', '.join(unknown)}; allowed are {', '.join(known)}.")
 
 
 def _check_memory(needed: int) -> None:

@@ -137,8 +137,8 @@ def iterate_both(mdp: FiniteMDP, tau: float, start: ArrayLike = 0.0, steps: int 
     """
     if steps < 1:
         raise ValueError(f"steps ({steps}) must be at least 1.")
-    if mdp.num_states % blocks:
-        raise ValueError(f"blocks ({blocks}) must divide the number of states, {mdp.num_states}.")
+    if blocks < 1 or mdp.num_states % blocks:
+        raise ValueError(f"blocks ({blocks}) must be at least 1 and divide the number of states, {mdp.num_states}.")
     shape = (blocks, mdp.num_states // blocks, mdp.num_actions)
     first = np.where(mdp.terminal[:, None], 0.0, np.where(mdp.legal, floats(start, "start"), -np.inf))
     sequences = []
