@@ -137,8 +137,8 @@ def _divergence(row: Row, s: Array) -> Array:
 def keep(rho: Number) -> Keep:
     """Build the largest average with a policy of so much entropy: `max {<p, q> : entropy(p) >= rho log(m)}`.
 
-    The policy is softmax's at a rate of each row's own, so that it keeps a share `rho` of the largest entropy. What
-    softmax at a fixed tau is not, this is: monotone, so a non-expansion, and without a unit, `keep(c q) = c keep(q)`.
+    The policy is softmax's at a rate of each row's own, so that it keeps a share `rho` of the largest entropy.
+    Unlike softmax at a fixed tau it is monotone, so a non-expansion, and without a unit, `keep(c q) = c keep(q)`.
 
     Args:
         rho: from 0, the maximum, to 1, the mean.

@@ -1,7 +1,7 @@
 """A row of action values, measured from the best legal one: what every operator computes with.
 
 The distance `z = q - max(q) <= 0` cannot overflow an exponential, and values of 1e12 lose nothing but the bits that
-float32 cannot hold. What is not legal is replaced before it is used: its value never matters, and its derivative
+float32 cannot hold. Values that are not legal are replaced before use: they never matter, and their derivative
 is exactly 0, also by automatic differentiation.
 """
 

@@ -1,7 +1,7 @@
 """The table of operators: of each its name, what builds it, its formula and where it comes from.
 
-The specs, the command line's list, the gallery and the tests are made from it. What an operator claims and what its
-parameters may be stands beside its class; the table gives it.
+The specs, the command line's list, the gallery and the tests are made from it. The laws of an operator and the ranges
+of its parameters stand beside its class; the table gives them.
 """
 
 from collections.abc import Callable

@@ -66,7 +66,7 @@ class Enclosure:
 
     @property
     def sound(self) -> bool:
-        """Whether `shifts` are proved bounds."""
+        """True if `shifts` are proved bounds."""
         return self.by_shifts or self.rate is not None
 
     def shifts(self, residual: Values, rounding: float = 0.0) -> tuple[float, float]:

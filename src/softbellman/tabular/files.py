@@ -152,7 +152,7 @@ def _float(number: float, name: str) -> float:
         raise ValueError(f"{name} has {len(str(abs(number)))} digits; it must be below 1.8e308 in size.") from None
 
 
-# What NumPy and the modules under it raise for a file that is not whole, beside ValueError.
+# Raised by NumPy and the modules under it for a file that is not whole, beside ValueError.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, tokenize.TokenError, SyntaxError, EOFError, KeyError, RuntimeError)
 
 

@@ -22,7 +22,7 @@ class Iterates:
     """Q-iteration with the maximum and with softmax from one start, on N MDPs of S states and m actions. See `iterate`.
 
     Pairs of numbers, `[..., 2]`, are always the smallest and the largest. An end counts as a state of reward and value
-    0. What is not legal counts nowhere.
+    0. An illegal action counts nowhere.
 
     Attributes:
         gamma: the discount factor.

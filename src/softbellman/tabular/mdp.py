@@ -79,8 +79,8 @@ class FiniteMDP:
                 `[S * A, S]` with row `s * A + a`. Rows that miss 1 by rounding are normalised.
             reward: `[S, A]` or `[S, A, S]`, or sparse in the same forms as `transition`.
             gamma: the discount factor, at least 0 and below 1.
-            terminal: bool `[S]`; none by default. What is given for these states is not looked at.
-            legal: bool `[S, A]`; all by default. What is given for illegal actions is not looked at.
+            terminal: bool `[S]`; none by default. Nothing else that is given for these states is looked at.
+            legal: bool `[S, A]`; all by default. Nothing else that is given for illegal actions is looked at.
 
         Raises:
             ValueError: a shape does not fit, a number is not finite, a probability is negative, a row does not sum

@@ -1,8 +1,8 @@
 """Theorems of Song, Parr and Carin (2019): as stated, corrected, and sharp, each ready to be checked.
 
 Every form of a statement is a function of one thing, the `Iterates` of MDPs, and gives its margins: the side that is to
-be larger less the other, wherever the inequality speaks. So a form holds where no margin is negative. What the paper's
-form needs is a `Premise`; where the paper's form fails, the statement carries a `counterexample`, as small as can make
+be larger less the other, wherever the inequality speaks. So a form holds where no margin is negative. A condition
+of the paper's form is a `Premise`; where the paper's form fails, the statement carries a `counterexample`, as small as can make
 the point. docs/theory.md tells it all in words.
 
 Theorem 2 speaks of estimates of the values of a state. Nothing is supposed of how they come about, so the iterates
