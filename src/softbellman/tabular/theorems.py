@@ -2,8 +2,8 @@
 
 Every form of a statement is a function of one thing, the `Iterates` of MDPs, and gives its margins: the side that is to
 be larger less the other, wherever the inequality speaks. So a form holds where no margin is negative. A condition
-of the paper's form is a `Premise`; where the paper's form fails, the statement carries a `counterexample`, as small as can make
-the point. docs/theory.md tells it all in words.
+of the paper's form is a `Premise`; where that form fails, the statement carries a `counterexample`, as small as can
+make the point. docs/theory.md tells it all in words.
 
 Theorem 2 speaks of estimates of the values of a state. Nothing is supposed of how they come about, so the iterates
 serve: those of one state are its estimates, all equally likely.
