@@ -24,12 +24,12 @@ from scipy import sparse
 from softbellman.gaps import Gap, NoGap
 from softbellman.operators import Operator
 from softbellman.operators.arrays import floats
+from softbellman.tabular.cycles import PATIENCE, Cycles, cycle_note
 from softbellman.tabular.enclosure import UNIT, Enclosure
 from softbellman.tabular.kernel import Values
 from softbellman.tabular.mdp import FiniteMDP
 from softbellman.tabular.solution import Solution, distinct
 
-PATIENCE = 100_000  # iterations where no rate of contraction is known
 LARGEST = 1e100  # values beyond which iteration is given up
 
 
@@ -189,7 +189,7 @@ def _iterate(equation: GappedEquation, q: Values, tolerance: float, most: int) -
     # Where no rate is proved, T may depend on Q undiscounted: a small gamma says nothing of how near the end is.
     rate = rate if rate < 1 else max(gamma, 0.5)
     wanted = tolerance * (equation.sharpening or 1.0) * (1 - rate) / max(rate, 1e-300)
-    watched, watched_at = q, 0
+    cycles = Cycles(q[legal])
     for k in range(1, most + 1):
         onward = equation.apply(q)
         change = float(np.abs(onward[legal] - q[legal]).max())
@@ -197,10 +197,8 @@ def _iterate(equation: GappedEquation, q: Values, tolerance: float, most: int) -
             return _Run(q, onward, change, k, True, None)
         if not change < LARGEST:
             return _Run(q, onward, change, k, False, None)
-        if k > watched_at + 1 and np.abs(q[legal] - watched[legal]).max() <= 1e-10 * change:  # Brent's algorithm
-            return _Run(q, onward, change, k, False, k - watched_at)
-        if k >= 2 * watched_at:
-            watched, watched_at = q, k
+        if period := cycles.period(k, q[legal], change):
+            return _Run(q, onward, change, k, False, period)
         q = onward
     return _Run(q, onward, change, most, False, None)
 
@@ -283,7 +281,7 @@ def _notes(
     mdp, run, name = equation.mdp, runs[0], f"{equation.operator} with {equation.gap}"
     notes = []
     if run.cycle:
-        notes.append(f"Iteration goes round in a cycle of period {run.cycle}; q is one of its points, no fixed point.")
+        notes.append(cycle_note(run.cycle))
     elif not run.converged:
         notes.append(
             f"Not converged: the residual is {run.residual:.3g} after {run.iterations} iterations; raise "

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from softbellman.operators import Operator
+from softbellman.tabular.cycles import PATIENCE, Cycles
 from softbellman.tabular.enclosure import Enclosure
 from softbellman.tabular.kernel import Values
 from softbellman.tabular.linear import LinearSolver
 from softbellman.tabular.mdp import FiniteMDP
 
-PATIENCE = 100_000  # plain iterations where no rate of contraction is known
 MOST_STEPS = 200  # of Newton's method
 SETBACKS = 25  # how often a step may make things worse before plain iteration takes over
 SWEEPS = 5  # plain iterations that follow a step which did not halve the error
@@ -110,8 +110,7 @@ def sharpened(problem: Problem, point: Point) -> tuple[Problem, Values] | None:
 
 def iterate(problem: Problem, values: Values, max_iterations: int | None = None) -> Run:
     """Replaces V by `op(backup(V))` until it stands still, or comes back to where it was."""
-    watched, watched_at = values, 0
-    rate = problem.enclosure.rate
+    cycles, rate = Cycles(values), problem.enclosure.rate
     k = 0
     while True:
         point = evaluate(problem, values)
@@ -125,12 +124,9 @@ def iterate(problem: Problem, values: Values, max_iterations: int | None = None)
             max_iterations = PATIENCE if rate is None else _enough(point.error, problem, rate)
         if k >= max_iterations:
             return Run(problem, point, k, False, None)
-        if rate is None:  # Brent's algorithm
-            if k > watched_at + 1 and np.abs(values - watched).max() <= 1e-10 * np.abs(point.residual).max():
-                standing = is_solved(problem, point, blur=1e4)  # going round in the last bits is standing still
-                return Run(problem, point, k, standing, None if standing else k - watched_at)
-            if k >= 2 * watched_at:
-                watched, watched_at = values, k
+        if rate is None and (period := cycles.period(k, values, float(np.abs(point.residual).max()))):
+            standing = is_solved(problem, point, blur=1e4)  # going round in the last bits is standing still
+            return Run(problem, point, k, standing, None if standing else period)
         values = point.after
 
 

@@ -16,6 +16,7 @@ from softbellman import operators as ops
 from softbellman.arguments import as_integer, as_number
 from softbellman.faults import faults_placed
 from softbellman.gaps import Gap, NoGap, as_gap
+from softbellman.tabular.cycles import cycle_note
 from softbellman.tabular.enclosure import Enclosure
 from softbellman.tabular.gapped import GappedEquation, solve_gapped
 from softbellman.tabular.iteration import Problem, Run, iterate, newton
@@ -228,9 +229,7 @@ def _notes(
     notes = []
     first = runs[0]
     if first.cycle:
-        notes.append(
-            f"Iteration goes round in a cycle of period {first.cycle}; q is one of its points, no fixed point."
-        )
+        notes.append(cycle_note(first.cycle))
     elif not first.converged:
         notes.append(
             f"Not converged: the residual is {residual:.3g} after {first.iterations} iterations, and the tolerance "
