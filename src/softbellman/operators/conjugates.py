@@ -288,6 +288,13 @@ def logsumexp(tau: Number) -> LogSumExp:
 
     It is above the maximum by up to `log(m) / tau`, where all values are equal.
 
+    Args:
+        tau: the inverse temperature, finite and above 0, in units of 1/q.
+
+    Raises:
+        TypeError: `tau` is no number.
+        ValueError: it is out of range.
+
     Example:
         >>> float(logsumexp(1.0)([0.0, 0.0]).round(6))
         0.693147
@@ -299,6 +306,13 @@ def logsumexp(tau: Number) -> LogSumExp:
 
 def sparsemax(tau: Number) -> Sparsemax:
     """Build the sparse soft maximum `max_p <p, q> + (1 - sum(p^2)) / (2 tau)`.
+
+    Args:
+        tau: the inverse temperature, finite and above 0, in units of 1/q.
+
+    Raises:
+        TypeError: `tau` is no number.
+        ValueError: it is out of range.
 
     Example:
         >>> sparsemax(1.0).weights([0.0, 0.5, 5.0]).tolist()
@@ -312,6 +326,14 @@ def sparsemax(tau: Number) -> Sparsemax:
 def entmax(alpha: Number, tau: Number) -> Entmax:
     """Build the soft maximum of Tsallis' entropy: `max_p <p, q> + (1 - sum(p^alpha)) / (alpha (alpha - 1) tau)`.
 
+    Args:
+        alpha: finite and at least 1; 1 is `logsumexp(tau)`, 2 `sparsemax(tau)`; a large one is near the maximum.
+        tau: the inverse temperature, finite and above 0, in units of 1/q.
+
+    Raises:
+        TypeError: a parameter is no number.
+        ValueError: it is out of range.
+
     Source: Lee et al. (2020); Peters, Niculae and Martins (2019).
     """
     return checked(Entmax, "entmax", alpha, tau)
@@ -319,6 +341,13 @@ def entmax(alpha: Number, tau: Number) -> Entmax:
 
 def barrier(tau: Number) -> Barrier:
     """Build `max_p <p, q> - KL(uniform, p) / tau`, whose policy is proportional to `1 / (constant - q)`.
+
+    Args:
+        tau: the inverse temperature, finite and at least 0, which is the mean; in units of 1/q.
+
+    Raises:
+        TypeError: `tau` is no number.
+        ValueError: it is out of range.
 
     Source: Grill et al. (2020), who find it in AlphaZero's search.
     """

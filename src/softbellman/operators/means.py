@@ -246,6 +246,13 @@ def _in_magnitudes(row: Row) -> tuple[Array, Array]:
 def power_mean(p: Number) -> PowerMean:
     """Build `min + mean((q - min)^p)^(1/p)`, the power mean of the distances to the worst action.
 
+    Args:
+        p: finite and at least 1, which is the mean; no unit.
+
+    Raises:
+        TypeError: `p` is no number.
+        ValueError: it is out of range.
+
     Example:
         >>> float(power_mean(2.0)([1.0, 1.0, 1.0, 3.0]))
         2.0
@@ -258,6 +265,13 @@ def power_mean(p: Number) -> PowerMean:
 def p_norm(p: Number) -> PNorm:
     """Build `min + sum((q - min)^p)^(1/p)`, the norm of the distances to the worst action.
 
+    Args:
+        p: finite and at least 1, which is the sum; no unit.
+
+    Raises:
+        TypeError: `p` is no number.
+        ValueError: it is out of range.
+
     Example:
         >>> float(p_norm(2.0)([0.0, 3.0, 4.0]))
         5.0
@@ -268,6 +282,13 @@ def p_norm(p: Number) -> PNorm:
 def lehmer(p: Number) -> Lehmer:
     """Build `min + sum((q - min)^p) / sum((q - min)^(p - 1))`, Lehmer's mean of the distances to the worst action.
 
+    Args:
+        p: finite and at least 1, which is the mean; no unit.
+
+    Raises:
+        TypeError: `p` is no number.
+        ValueError: it is out of range.
+
     Source: Bullen (2003).
     """
     return checked(Lehmer, "lehmer", p)
@@ -276,6 +297,13 @@ def lehmer(p: Number) -> Lehmer:
 def signed_power(p: Number) -> SignedPower:
     """Build the quasi-arithmetic mean of `sign(q) |q|^p`.
 
+    Args:
+        p: finite and at least 1, which is the mean; no unit.
+
+    Raises:
+        TypeError: `p` is no number.
+        ValueError: it is out of range.
+
     Source: Kolmogorov (1930).
     """
     return checked(SignedPower, "signed_power", p)
@@ -283,6 +311,13 @@ def signed_power(p: Number) -> SignedPower:
 
 def expectile(kappa: Number) -> Expectile:
     """Build the expectile over actions: the v that minimises `sum |kappa - (q < v)| (q - v)^2`.
+
+    Args:
+        kappa: from 0.5, the mean, to 1, the maximum.
+
+    Raises:
+        TypeError: `kappa` is no number.
+        ValueError: it is out of range.
 
     Example:
         >>> float(expectile(0.75)([0.0, 1.0]))
@@ -296,6 +331,13 @@ def expectile(kappa: Number) -> Expectile:
 def deviation(kappa: Number) -> Deviation:
     """Build `mean(q) + kappa std(q)`, the standard deviation being that over actions.
 
+    Args:
+        kappa: finite and at least 0, which is the mean; in standard deviations.
+
+    Raises:
+        TypeError: `kappa` is no number.
+        ValueError: it is out of range.
+
     Source: Namkoong and Duchi (2017), for a small kappa the largest average over a ball of policies.
     """
     return checked(Deviation, "deviation", kappa)
@@ -303,6 +345,13 @@ def deviation(kappa: Number) -> Deviation:
 
 def relative(kappa: Number) -> Relative:
     """Build softmax at `tau = kappa / std(q)`, for each row anew.
+
+    Args:
+        kappa: finite and at least 0, which is the mean: the inverse temperature in units of `1 / std(q)`.
+
+    Raises:
+        TypeError: `kappa` is no number.
+        ValueError: it is out of range.
 
     Source: the adaptive temperature of the code of Song, Parr and Carin (2019), without its factors of m.
     """

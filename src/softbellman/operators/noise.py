@@ -108,6 +108,10 @@ def perturbed(sigma: Number) -> Perturbed:
     Args:
         sigma: above 0 and finite, in the units of the values.
 
+    Raises:
+        TypeError: `sigma` is no number.
+        ValueError: it is out of range.
+
     Example:
         >>> float(perturbed(1.0)([0.0, 0.0]).round(6))
         0.56419
@@ -122,6 +126,10 @@ def weighted(sigma: Number) -> Weighted:
 
     Args:
         sigma: the standard error of each value, above 0 and finite, in the units of the values.
+
+    Raises:
+        TypeError: `sigma` is no number.
+        ValueError: it is out of range.
 
     Source: D'Eramo, Restelli and Nuara (2016).
     """

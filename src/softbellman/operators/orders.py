@@ -190,6 +190,13 @@ class Fixed(Operator):
 def epsilon_soft(epsilon: Number) -> EpsilonSoft:
     """Build `(1 - epsilon) max(q) + epsilon mean(q)`: the best that an epsilon-greedy policy can have.
 
+    Args:
+        epsilon: from 0, the maximum, to 1, the mean.
+
+    Raises:
+        TypeError: `epsilon` is no number.
+        ValueError: it is out of range.
+
     Example:
         >>> float(epsilon_soft(0.5)([1.0, 3.0]))
         2.5
@@ -202,6 +209,13 @@ def epsilon_soft(epsilon: Number) -> EpsilonSoft:
 def smoothed(mu: Number) -> Smoothed:
     """Build the average with `1 - mu` on the best action and `mu / (m - 1)` on each other, the clipped maximum.
 
+    Args:
+        mu: from 0, the maximum, to 0.5: the part that all but the best share.
+
+    Raises:
+        TypeError: `mu` is no number.
+        ValueError: it is out of range.
+
     Source: Barber (2023).
     """
     return checked(Smoothed, "smoothed", mu)
@@ -209,6 +223,13 @@ def smoothed(mu: Number) -> Smoothed:
 
 def top_k(k: Number) -> TopK:
     """Build the mean of the `k` best actions.
+
+    Args:
+        k: whole and at least 1; 1 is the maximum.
+
+    Raises:
+        TypeError: `k` is no number.
+        ValueError: it is out of range.
 
     Example:
         >>> float(top_k(2)([1.0, 5.0, 3.0]))
@@ -224,6 +245,13 @@ def tail(share: Number) -> Tail:
 
     It is `max <p, q>` over policies with `p <= 1 / (share m)`: the conditional value at risk of the uniform policy.
 
+    Args:
+        share: from 0, the maximum, to 1, the mean.
+
+    Raises:
+        TypeError: `share` is no number.
+        ValueError: it is out of range.
+
     Source: Rockafellar and Uryasev (2000).
     """
     return checked(Tail, "tail", share)
@@ -231,6 +259,13 @@ def tail(share: Number) -> Tail:
 
 def yager(r: Number) -> Yager:
     """Build the average by rank with weights `(i / m)^r - ((i - 1) / m)^r`, i = 1 being the best.
+
+    Args:
+        r: from 0, the maximum, to 1, the mean.
+
+    Raises:
+        TypeError: `r` is no number.
+        ValueError: it is out of range.
 
     Source: Yager (1996).
     """
@@ -255,6 +290,13 @@ def owa(*ranked: Number) -> Owa:
 def quantile(p: Number) -> Quantile:
     """Build the quantile over actions: the value at place `ceil(p m)`, counted from the worst.
 
+    Args:
+        p: from 0, the smallest value, to 1, the largest.
+
+    Raises:
+        TypeError: `p` is no number.
+        ValueError: it is out of range.
+
     Example:
         >>> float(quantile(0.5)([1.0, 5.0, 3.0]))
         3.0
@@ -276,6 +318,13 @@ def minimum() -> Minimum:
 
 def hurwicz(a: Number) -> Hurwicz:
     """Build `a max(q) + (1 - a) min(q)`.
+
+    Args:
+        a: from 0, the smallest value, to 1, the maximum.
+
+    Raises:
+        TypeError: `a` is no number.
+        ValueError: it is out of range.
 
     Source: Hurwicz (1951).
     """
