@@ -84,9 +84,7 @@ def train_comparison(
                 )
             finally:
                 progress.close()
-        measure_chance(
-            study, Silent().note, lease.confirm
-        )  # also where a process before this one was stopped while it played
+        measure_chance(study, Silent().note, lease.confirm)  # also where one before was stopped while it played
     return study
 
 
