@@ -41,10 +41,10 @@ def largest_gap(tau: float, actions: int, spread: ArrayLike = math.inf) -> Any:
         >>> float(largest_gap(1.0, 2).round(6)), float(largest_gap(1.0, 2, spread=1.0).round(6))
         (0.278465, 0.268941)
     """
-    others, spread = actions - 1, _distances(spread, "spread")
+    others, spreads = actions - 1, _distances(spread, "spread")
     if tau == 0:
-        return spread * (others / actions)
-    distance = np.minimum(spread, 1 / tau + ops.softmax(tau).largest_gap(actions))
+        return spreads * (others / actions)
+    distance = np.minimum(spreads, 1 / tau + ops.softmax(tau).largest_gap(actions))
     return distance * others / (np.exp(tau * distance) + others)
 
 
