@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Modules are compiled when they are first imported: all at once would take half of an installation's time.
+# Modules are compiled when they are first imported, and kept so: all at once would take half of an installation's time.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := -m pip -qq --disable-pip-version-check install --no-compile
 PYTEST_ARGS ?=
 PYTHONS ?= $(PYTHON)

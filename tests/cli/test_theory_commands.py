@@ -243,7 +243,6 @@ BAD_INPUT = [
     ("solve forest --operator softmax:5,controller=noise", "controller=noise is a setting of an arm"),
     ("solve forest --controller noise", "unknown option --controller"),
     ("solve forest --tau 5", "the parameter belongs to the operator: --operator 'softmax(5)'"),
-    ("simulate", "unknown command 'simulate'; did you mean simulate bias, simulate comparison?"),
     ("simulate bais", "did you mean simulate bias"),
     ("simulate bias --operators softmx:5", "Unknown operator 'softmx'. Did you mean softmax"),
     ("simulate bias --operator max", "unknown option --operator; did you mean --operators"),

@@ -16,7 +16,7 @@ def test_a_network_plays_alike_from_python_and_from_the_command_line(function, c
     ours = {name: each.default for name, each in inspect.signature(function).parameters.items()}
     theirs = {each.name: each.default for each in fields(command) if each.default is not MISSING}
     common = {name: value for name, value in ours.items() if name in theirs}
-    assert set(common) == {"epsilon", "episodes", "max_steps", "seed"}
+    assert set(common) == {"network", "epsilon", "episodes", "max_steps", "seed"}
     assert common == {name: theirs[name] for name in common}
 
 

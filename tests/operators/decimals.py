@@ -30,6 +30,8 @@ def average(p: Sequence[Decimal], q: Sequence[Decimal]) -> Decimal:
 def keep(q: Sequence[Decimal], rho: Decimal) -> Decimal:
     """Take softmax at the rate where its entropy is `rho log(m)`."""
     best, spread = max(q), max(q) - min(q)
+    if not spread:
+        return best
     z = [(x - best) / spread for x in q]
 
     def is_above(log_rate: Decimal) -> bool:

@@ -246,7 +246,6 @@ def test_what_values_can_be_reached(gamma, rewards, start):
             r"largest_distance \(0\.5\) must be at least distance \(1\.0\)",
         ),
         (lambda: bounds.lemma_1_lower(1.0, 2, [1.0, math.nan]), r"distance \(\[1\.0, nan\]\) must be at least 0"),
-        (lambda: bounds.lemma_1_upper(1.0, 2, -1.0), r"largest_distance \(-1\.0\) must be at least 0"),
         (lambda: bounds.smallest_gap(1.0, 2, -1.0), r"spread \(-1\.0\) must be at least 0"),
         (lambda: bounds.largest_gap(1.0, 2, -1.0), r"spread \(-1\.0\) must be at least 0"),
         (

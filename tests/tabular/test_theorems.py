@@ -85,7 +85,7 @@ def test_blocks_are_separate():
         for statement in STATEMENTS:
             for form in statement.forms:
                 assert statement.margin(form, alone)[0] == pytest.approx(statement.margin(form, together)[i], abs=1e-9)
-    with pytest.raises(ValueError, match=r"blocks \(2\) must divide the number of states, 9"):
+    with pytest.raises(ValueError, match=r"blocks \(2\) must be at least 1 and divide the number of states, 9"):
         iterate_both(union, 2.0, blocks=2)
     with pytest.raises(ValueError, match=r"steps \(0\)"):
         iterate_both(union, 2.0, steps=0)
