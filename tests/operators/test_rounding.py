@@ -32,7 +32,7 @@ def rows(actions):
 @pytest.mark.parametrize("spec", SPECS)
 def test_rounding_is_within_its_bound(spec):
     op = ops.parse(spec)
-    for actions in (2, 9, 18):
+    for actions in (2, 9):
         for q in rows(actions):
             q = q - q.max()
             with decimal.localcontext(decimals.PRECISION):
@@ -44,9 +44,9 @@ def test_rounding_is_within_its_bound(spec):
 def test_entmax_with_a_large_alpha_is_the_maximum_with_a_policy(library, alpha, tau):
     op = ops.entmax(alpha, tau)
     for actions in (2, 9, 18):
-        for q in rows(actions):
-            value, p = (np.asarray(each, float) for each in (op(library.array(q)), op.weights(library.array(q))))
-            height = op.largest_excess(actions)
+        every, height = np.stack(list(rows(actions))), op.largest_excess(actions)
+        values, weights = (np.asarray(each(library.array(every)), float) for each in (op, op.weights))
+        for q, value, p in zip(every, values, weights, strict=True):
             assert np.max(q) - 1e-6 * np.ptp(q) <= value <= (np.max(q) + height) * (1 + 1e-6) + 1e-6
             assert np.min(p) >= 0 and np.sum(p) == pytest.approx(1, abs=1e-5)
             ties = np.sum(q == np.max(q))
@@ -56,11 +56,11 @@ def test_entmax_with_a_large_alpha_is_the_maximum_with_a_policy(library, alpha, 
 def test_the_derivative_of_entmax_is_its_policy(of_any_precision):
     """Also where that turns from one policy to another within the last bits of the values."""
     library = of_any_precision
+    q = library.array(np.stack(list(rows(9))))
     for alpha in (1.5, 8.0, 1000.0):
         op = ops.entmax(alpha, 1.0)
-        for q in map(library.array, rows(9)):
-            found, p = np.asarray(library.gradient(op, q)), np.asarray(op.weights(q))
-            assert found == pytest.approx(p, abs=1e3 * library.eps), (alpha, q)
+        found, p = np.asarray(library.gradient(op, q)), np.asarray(op.weights(q))
+        assert found == pytest.approx(p, abs=1e3 * library.eps), alpha
 
 
 def test_gini_near_the_mean_is_as_exact_as_elsewhere(library):
