@@ -32,7 +32,7 @@ test: $(VENV)/.ready-dev ## the fast tests that need no package beyond `dev`
 	$(BIN)/python -m pytest -m "not slow and not torch and not trackers and not integrations and not engines and not docs" \
 	  --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
-test-slow: $(VENV)/.ready-dev ## the tests that train for minutes
+test-slow: $(VENV)/.ready-dev ## the tests that train for minutes, or run a whole example or benchmark
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 test-torch: $(VENV)-torch/.ready ## operators on PyTorch tensors and in Stable-Baselines3, exported networks

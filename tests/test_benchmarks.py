@@ -25,6 +25,7 @@ def run(folder, *words):
     return process.returncode, process.stdout, pd.read_csv(folder / "gpu.csv"), record
 
 
+@pytest.mark.slow
 def test_groups_are_measured_beside_what_bounds_them(tmp_path):
     pytest.importorskip("ale_py")
     code, printed, table, record = run(tmp_path, *WORDS)

@@ -19,6 +19,7 @@ def loaded(name):
     return module
 
 
+@pytest.mark.slow
 def test_a_search_gives_trials_up_and_judges_the_best_by_other_seeds(tmp_path, monkeypatch):
     optuna = pytest.importorskip("optuna")
     example = loaded("optuna_search")
