@@ -35,6 +35,7 @@ def folder(tmp_path_factory):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 def test_the_commands_do_what_the_page_says(folder, capsys):
     assert len(COMMANDS) == 5
     for line in COMMANDS:

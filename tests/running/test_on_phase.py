@@ -161,6 +161,7 @@ def test_processes_of_their_own_call_a_function_of_a_module(mine, tmp_path):
         assert all(len(line[2]) == 2 for line in lines)
 
 
+@pytest.mark.slow
 def test_processes_of_their_own_stop_when_one_asks(mine, tmp_path):
     options = {"settings": VALUES, "out": tmp_path / "study", "quiet": True, "workers": 1}
     study = sb.compare("gym/CartPole-v1", ["max", "mean"], 1, 4_000, on_phase="mine:stop", **options)
