@@ -86,7 +86,7 @@ class Found(NamedTuple):
         environment: name of the environment.
         rows: one for each operator, in the study's order.
         scores: `[operator, seed]`, the final score of each run.
-        label: what those are: there may be fewer than 10 phases.
+        label: what those are, and of how many test phases.
         choices: families of two or more parameters, each three ways.
         overestimation: for each operator its mean, and the difference to the first, corrected as `Row.told`; None too
             where an arm's values are in other units.

@@ -56,6 +56,7 @@ def _tell(page: Path, ended: str) -> None:
 
 def print_findings(findings: "Sequence[Found]") -> None:
     """Prints what can be concluded, and a row for each operator in each environment."""
+    from softbellman.analysis.scores import SUMMARIES
     from softbellman.report.conclusions import conclude
     from softbellman.report.tables import of_operators
 
@@ -79,7 +80,7 @@ def print_findings(findings: "Sequence[Found]") -> None:
             low, high = found.random.interval
             rows.append(("random actions", "-", _rounded(found.random.mean), f"{low:.2f} to {high:.2f}", "-", "-", "-"))
         print_table((found.noun, "runs", "score", "95% interval", "best", f"minus {found.rows[0].operator}", "p"), rows)
-    print_lines([("score", "mean of the last quarter of a run's test phases, at most 10, then over runs")])
+    print_lines([("score", f"{SUMMARIES['final']}, then over runs")])
 
 
 def _difference(row: Mapping[str, Any]) -> str:

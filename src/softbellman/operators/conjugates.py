@@ -123,7 +123,8 @@ class Entmax(Conjugate):
     def _policy(self, row: Row, ends: tuple[Array, Array]) -> Array:
         """Give the policy, from two ends that enclose the logarithm of the best one's weight."""
         xp, (power, shannon), tau = row.xp, self._power(row), row.positive(self.tau)
-        held, fixed = stop_gradient(power), stop_gradient(scaled(tau, row.z))
+        s = scaled(tau, row.z)
+        held, fixed = stop_gradient(power), stop_gradient(s)
         # With a large alpha the last weight jumps between two floats: that between them which leaves the sum at 1.
         less, more = (_masses(row, fixed, held, end)[0] for end in ends)
         lack, jump = 1 - row.sum(less), row.sum(more - less)
@@ -132,9 +133,9 @@ class Entmax(Conjugate):
         log_best = (ends[0] + ends[1]) / 2
         p, base = _masses(row, fixed, held, log_best)
         slope = row.sum(p / base)
-        total = row.sum(_masses(row, scaled(tau, row.z), power, log_best)[0])
+        total = row.sum(_masses(row, s, power, log_best)[0])
         step = (total - stop_gradient(total)) / slope
-        moved, _ = _masses(row, scaled(tau, row.z), power, log_best - step)
+        moved, _ = _masses(row, s, power, log_best - step)
         p = less + share * (more - less) + (moved - stop_gradient(moved))
         return xp.where(shannon, row.boltzmann(tau), row.normalise(p))
 

@@ -60,14 +60,13 @@ def conclude(found: Found) -> list[str]:
     if len(rows) == 1:
         return [*sentences, _alone(found, digits), *_values(found)]
     others = [(row.operator, row.told) for row in rows if row.told is not None]
-    seed = "common seed" if len(others) == 1 else "seed"
     common = max(difference.n for _, difference in others)
     if common < 2:
         why = "one run shows no spread" if common else f"no seed counts both with {baseline} and with another"
         scores = [f"{row.operator} {number(row.final.mean, digits)}" for row in rows if row.final.mean is not None]
         shown = f" Scores a game were {joined(scores)}." if scores else ""
-        return [*sentences, f"From {count(common, seed)} no difference can be told: {why}.{shown}"]
-    sentences += _compare(others, baseline, _SCORES, digits, seed)
+        return [*sentences, f"From {count(common, _seed(others))} no difference can be told: {why}.{shown}"]
+    sentences += _compare(others, baseline, _SCORES, digits)
     known = sum(difference.interval is not None for _, difference in others)
     if known > 1:
         sentences.append(
@@ -124,8 +123,7 @@ def _values(found: Found) -> list[str]:
         told = f"lie {amount} {'above' if low > 0 else 'below'} what its policy goes on to obtain ("
     values = f"Values of {baseline} {told}{', '.join(_interval(_outward(first.interval), digits))})."
     differences = [(name, paired) for name, _, paired in others if paired is not None and paired.interval is not None]
-    seed = "common seed" if len(differences) == 1 else "seed"
-    sentences = [values, *_compare(differences, baseline, _VALUES, digits, seed)]
+    sentences = [values, *_compare(differences, baseline, _VALUES, digits)]
     if len(differences) > 1:
         sentences.append(f"These {len(differences)} intervals hold all together, too.")
     if alien := [name for name, _, paired in others if paired is None]:
@@ -136,10 +134,9 @@ def _values(found: Found) -> list[str]:
     return sentences
 
 
-def _compare(
-    others: Sequence[tuple[str, Difference]], baseline: str, words: _Words, digits: int, seed: str
-) -> list[str]:
+def _compare(others: Sequence[tuple[str, Difference]], baseline: str, words: _Words, digits: int) -> list[str]:
     """Says which differences to the baseline can be told, with their intervals, and which can't."""
+    seed = _seed(others)
     known = [(name, mean, interval, n) for name, (mean, interval, n) in others if mean is not None and interval]
     told = [(name, mean, interval, n) for name, mean, interval, n in known if not interval[0] <= 0 <= interval[1]]
     sentences = []
@@ -172,6 +169,11 @@ def _compare(
     if unknown:
         sentences.append(f"Of {listed(unknown)} nothing can be told: fewer than two {seed}s count.")
     return sentences
+
+
+def _seed(others: Sequence[tuple[str, Difference]]) -> str:
+    """Names the unit of a comparison: one difference is paired by seeds, several are over all runs."""
+    return "common seed" if len(others) == 1 else "seed"
 
 
 def _interval(interval: Interval | None, digits: int) -> list[str]:

@@ -34,8 +34,8 @@ class Film(NamedTuple):
 def film_best(records: Records, environment: str, folder: Path) -> list[Film]:
     """Films one game of each operator's best agent: the network that scored most in any test phase of its runs.
 
-    A film that is there already, of the same network, is not made anew. A game that can't be filmed does no
-    harm.
+    A film that is there already, of the same network, is not made anew. A game that can't be filmed
+    does no harm.
 
     Args:
         records: what the runs of a study left.

@@ -92,7 +92,8 @@ def measure_chance(study: Study, on_note: Callable[[str], None], confirm: Callab
     """Play the random policy in each environment where a run has finished, unless it was played, and write its scores.
 
     The budget is that of one test phase of the study, and at most `CHANCE_STEPS`. A failure is told of and does no
-    harm: the report then says nothing of chance. `confirm` is called before anything is written, and may raise.
+    harm: the report then says nothing of chance. `confirm` is called before anything is written; an
+    error of it is such a failure.
     """
     for environment in study.environments:
         finished = any(run.environment == environment and read_status(run) == "finished" for run in study.runs)

@@ -8,8 +8,8 @@ the file system are not relied upon: over a network a dead machine may keep one,
 Each lease has a number, one more than the one before, and only the highest counts. The file system is taken to
 let one of two succeed that make a file of one name (so it is on local ones, NFS from version 3 on, Lustre and GPFS);
 and to show who opens a file when it was touched last. A holder that was asleep or cut off for longer finds that out
-before it writes again, since its file is gone by then. One case is left: a holder that falls
-asleep for longer than `LEASE` between that look and the rename that follows it.
+before it writes again, since its file is gone by then. One case is left: a holder that falls asleep for longer than
+`LEASE` between that look and the rename that follows it.
 """
 
 import errno

@@ -34,7 +34,7 @@ def provenance() -> dict[str, Any]:
         "machine": platform.machine(),
         "processor": _processor(),
         "cores": available_cores(),
-        "threads": os.environ.get("NPROC") or str(available_cores()),
+        "threads": _asked_threads(),
         "xla_flags": os.environ.get("XLA_FLAGS"),
         "jax_variables": {name: os.environ[name] for name in _COMPILING if name in os.environ} or None,
     }
@@ -72,12 +72,17 @@ def thread_pool() -> int:
     Raises:
         ValueError: NPROC is no such size.
     """
-    given = os.environ.get("NPROC") or str(available_cores())
+    given = _asked_threads()
     if not given.isdecimal() or int(given) < 1:
         raise ValueError(
             f"the variable NPROC ({given}) must be a number of threads, 1 or more; correct it, or unset it"
         )
     return int(given)
+
+
+def _asked_threads() -> str:
+    """Returns `NPROC`, whatever it is, or without it the number of cores, as XLA takes them."""
+    return os.environ.get("NPROC") or str(available_cores())
 
 
 def _revision() -> str | None:
