@@ -63,8 +63,11 @@ def test_best_of_a_game_one_for_all_and_two_rules_are_chosen():
 
 def test_a_run_that_is_missing_is_named():
     scores = SCREEN["minatar/asterix"].scores | {"keep(0.1)": np.array([1.0, np.nan])}
-    with pytest.raises(ValueError, match=r"keep\(0.1\) in minatar/asterix: 1 runs have not ended"):
+    with pytest.raises(ValueError, match=r"keep\(0.1\) in minatar/asterix: 1 runs have no final score"):
         judge.choose(TAUS, SCREEN | {"minatar/asterix": judge.Game(scores, 0.0)})
+    more = SCREEN["minatar/asterix"].scores | {"max": np.array([1.0, np.nan])}
+    with pytest.raises(ValueError, match="max in minatar/asterix: 1 runs"):  # it has a part in the game's scale
+        judge.choose(TAUS, SCREEN | {"minatar/asterix": judge.Game(more, 0.0)})
     with pytest.raises(ValueError, match=r"there is no softmax\(3\) in minatar/freeway"):
         judge.choose({name: TAUS[name] for name in judge.SCREENED}, SCREEN)
 
@@ -97,6 +100,15 @@ def test_one_bad_game_spoils_a_rule():
         *("supported", "supported"),
         *("not supported", "supported"),
     ]
+
+
+def test_nothing_is_a_share_of_a_best_tau_that_plays_no_better_than_chance():
+    choices = judge.Choices(dict.fromkeys(judge.GAMES, "softmax(30)"), "softmax(100)", ("keep(0.1)", "keep(0.2)"))
+    arms = ("max", "double(max)", "softmax(30)", "softmax(100)", "keep(0.1)", "keep(0.2)")
+    games = games_of(dict.fromkeys(arms, 0.9))
+    above = games["minatar/freeway"]._replace(random=1.0)
+    with pytest.raises(ValueError, match=r"minatar/freeway: softmax\(30\) scores no more than random actions"):
+        judge.judge(games | {"minatar/freeway": above}, choices)
 
 
 @pytest.mark.parametrize(

@@ -122,20 +122,28 @@ def require(games: Games, names: Iterable[str], arms: Sequence[str]) -> None:
             raise ValueError(f"{name}: the random policy was not played; run the command of its study again")
         for arm in arms:
             if missing := int(np.isnan(games[name].scores[arm]).sum()):
-                raise ValueError(f"{arm} in {name}: {missing} runs have not ended")
+                raise ValueError(f"{arm} in {name}: {missing} runs have no final score")
 
 
 def merit(games: Games, names: Iterable[str], arm: str) -> float:
     """Averages the mean scores of an arm over games, each divided by the game's scale.
 
-    A scale is the largest mean of any arm of the game less the random policy's.
+    A scale is that of the game's best arm, so all of its runs must be there.
     """
-    shares = []
-    for name in names:
-        game = games[name]
-        best = max(game.mean(each) for each in game.scores if not np.isnan(game.scores[each]).any())
-        shares.append(game.mean(arm) / (best - game.random))
-    return float(np.mean(shares))
+    scales = {name: unit(name, games[name], max(games[name].scores, key=games[name].mean)) for name in names}
+    return float(np.mean([games[name].mean(arm) / scale for name, scale in scales.items()]))
+
+
+def unit(name: str, game: Game, arm: str) -> float:
+    """Returns by how much an arm's mean score is above the random policy's, of which differences are shares.
+
+    Raises:
+        ValueError: if it is not above: shares would have another sign, or none.
+    """
+    above = game.mean(arm) - game.random
+    if above <= 0:
+        raise ValueError(f"{name}: {arm} scores no more than random actions, so nothing is a share of the difference")
+    return above
 
 
 def rate(games: Games) -> str:
@@ -189,9 +197,15 @@ def _told(summary: Summary) -> str:
 
 
 def choose(taus: Games, screen: Games) -> Choices:
-    """Chooses the arms of the last study from those before it, which must have all their runs."""
+    """Chooses the arms of the last study from those before it, which must have all their runs.
+
+    The other arms have a part in the scales of games: with a run missing, the choice could change later.
+    """
     require(taus, GAMES, TAUS)
     require(screen, SCREENED, RULES)
+    for games in (taus, screen):
+        for name, game in games.items():
+            require(games, [name], tuple(game.scores))
     best = {name: max(TAUS, key=taus[name].mean) for name in GAMES}
     first, second, *_ = sorted(RULES, key=lambda rule: -merit(screen, SCREENED, rule))
     return Choices(best, max(TAUS, key=lambda tau: merit(taus, GAMES, tau)), (first, second))
@@ -201,20 +215,20 @@ def judge(games: Games, choices: Choices) -> list[Verdict]:
     """Judges both claims for both rules."""
     for name in GAMES:
         require(games, [name], choices.arms(name))
-    as_good = [_against_best(games[name], choices.best[name], choices.rules) for name in GAMES]
+    units = {name: unit(name, games[name], choices.best[name]) for name in GAMES}
+    as_good = [_against_best(games[name], choices.best[name], choices.rules, units[name]) for name in GAMES]
     found = []
     for place, rule in enumerate(choices.rules):
         each = [differences[place] for differences in as_good]
         shown = tuple(f"{name}: {_shown(*told)}" for name, told in zip(GAMES, each, strict=True))
         found.append(Verdict("rule-as-good", rule, _state([interval for _, interval in each], MARGIN), shown))
-        mean, interval = _above_one_tau(games, rule, choices)
+        mean, interval = _above_one_tau(games, rule, choices.one, units)
         found.append(Verdict("rule-above-one-tau", rule, _state([interval], 0.0), (_shown(mean, interval),)))
     return found
 
 
-def _against_best(game: Game, best: str, rules: Sequence[str]) -> list[tuple[float, Interval]]:
+def _against_best(game: Game, best: str, rules: Sequence[str], unit: float) -> list[tuple[float, Interval]]:
     """Compares the rules with the best tau of a game, over best tau minus random."""
-    unit = game.mean(best) - game.random
     found = []
     for each in simultaneous_differences([game.scores[arm] for arm in (best, *rules)], 1 - 0.05 / len(GAMES)):
         assert each.mean is not None and each.interval is not None
@@ -222,17 +236,13 @@ def _against_best(game: Game, best: str, rules: Sequence[str]) -> list[tuple[flo
     return found
 
 
-def _above_one_tau(games: Games, rule: str, choices: Choices) -> tuple[float, Interval]:
+def _above_one_tau(games: Games, rule: str, one: str, units: Mapping[str, float]) -> tuple[float, Interval]:
     """Compares interquartile means of normalised scores of a rule and of the one tau, drawn anew seed by seed."""
 
     def normalised(arm: str) -> np.ndarray:
-        rows = []
-        for name in GAMES:
-            game = games[name]
-            rows.append((game.scores[arm] - game.random) / (game.mean(choices.best[name]) - game.random))
-        return np.stack(rows)
+        return np.stack([(games[name].scores[arm] - games[name].random) / units[name] for name in GAMES])
 
-    ours, theirs = normalised(rule), normalised(choices.one)
+    ours, theirs = normalised(rule), normalised(one)
 
     def difference(drawn: np.ndarray, axis: int) -> np.ndarray:
         place = drawn.astype(np.intp)
