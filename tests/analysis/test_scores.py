@@ -76,6 +76,8 @@ def test_of_runs_of_several_lengths_each_has_its_own_last_quarter(tmp_path):
     scores = collect(records_of(tmp_path, runs), partial=True)
     assert scores.of("max").tolist() == [6.0, 4.0]
     assert scores.label == "test score, mean of the last quarter of test phases, at most 10"
+    abreast = collect(records_of(tmp_path / "b", runs), partial=True, abreast=True)
+    assert abreast.of("max").tolist() == [6.0, 9.0] and abreast.label == "test score, the last of 3 test phases"
 
 
 def test_a_test_phase_without_a_score_is_left_out_and_a_run_without_any_has_none(tmp_path):

@@ -31,9 +31,9 @@ def test_a_quantity_that_nothing_has_measured_is_left_out(tmp_path):
     assert "Gradient norm by parameter" not in page and "Action gap by parameter" in page
 
 
-def axis_of(points, parameters=(1.0, 10.0, 100.0), beside=None):
+def axis_of(points, parameters=(1.0, 10.0, 100.0), beside=None, family="softmax"):
     axis = new_figure(4, 3).subplots()
-    cut = draw_sweeps(axis, drawn()[0], [(1, Sweep("softmax", TAUS, np.array(parameters)))], points, beside)
+    cut = draw_sweeps(axis, drawn()[0], [(1, Sweep(family, TAUS, np.array(parameters)))], points, beside)
     return axis, cut
 
 
@@ -57,6 +57,23 @@ def test_without_a_gap_there_is_no_upper_axis(beside):
     points = {name: Point(1.0, None) for name in (*TAUS, "max")}
     axis, cut = axis_of(points, beside=beside)
     assert not axis.child_axes and not cut
+
+
+@pytest.mark.parametrize(
+    ("family", "shown"),
+    [
+        ("softmax", True),
+        ("double(mellowmax)", True),
+        ("softmax, returns=3", True),
+        ("keep", False),
+        ("entmax", False),
+        ("mine:sharp", False),
+    ],
+)
+def test_only_an_inverse_temperature_is_multiplied_by_a_gap(family, shown):
+    points = {name: Point(1.0, None) for name in (*TAUS, "max")}
+    axis, _ = axis_of(points, beside=Beside("max", 0.25), family=family)
+    assert bool(axis.child_axes) == shown
 
 
 def test_a_wild_interval_does_not_flatten_the_rest_and_a_parameter_may_be_0():

@@ -199,7 +199,7 @@ def test_one_seed_has_no_interval_and_a_run_under_way_is_called_so(tmp_path):
     study = synthetic(tmp_path / "study", operators=["max"], seeds=[0], ends={("max", 0): "running"})
     text = (carded(study, study.runs[0], tmp_path / "card") / "README.md").read_text()
     assert "| max | 1 of 1 | " in text and " | - |\n" in text
-    assert "No run of the study had ended yet" in text
+    assert "No run of the study had finished yet" in text
 
 
 def test_a_run_without_scores_claims_none(tmp_path):

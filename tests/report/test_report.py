@@ -161,6 +161,13 @@ def test_l12_plain_words_say_what_can_be_told_and_what_cannot(scores, sentences)
             ],
         ),
         (
+            {"max": [0.1, 0.11, 0.12], "softmax(5)": [1, 1.1, 1.2]},
+            [
+                "max scored less than random actions, which score 1.00 (0.57 to 1.43 at 95%) a game.",
+                "softmax(5) can't be told from random actions.",
+            ],
+        ),
+        (
             {"max": [1, 1.1, 1.2]},
             ["max can't be told from random actions, which score 1.00 (0.57 to 1.43 at 95%) a game."],
         ),
@@ -287,11 +294,14 @@ def test_l43_no_curve_goes_beyond_the_shortest_run_under_way(tmp_path, no_pictur
         ends=dict.fromkeys([("max", 0), ("max", 1), ("mean", 0), ("mean", 1)], "running"),
     )
     long = study.runs[0].path / "metrics.csv"
-    long.write_text(long.read_text() + long.read_text().splitlines()[-1].replace("6,300000", "7,350000") + "\n")
+    further = long.read_text().splitlines()[-1].replace("6,300000", "7,350000").split(",")
+    further[long.read_text().splitlines()[0].split(",").index("test_return")] = "1e6"
+    long.write_text(long.read_text() + ",".join(further) + "\n")
     page = report_of(study, films=False)
     steps = {int(row["agent_steps"]) for row in read(page.parent / "tables" / "curves.csv")}
     assert steps == {EPOCH * phase for phase in range(1, 7)}
-    assert "no run has ended yet, and what follows is of 4 of 4, as far as they have come" in text_of(page)
+    assert "no run has finished yet, and what follows is of 4 of 4, up to where all of a game's are" in text_of(page)
+    assert float(read(page.parent / "tables" / "operators.csv")[0]["final"]) < 100  # compared at the same steps
 
 
 def test_l44_scores_of_games_are_averaged_only_on_a_common_scale(tmp_path, no_pictures):

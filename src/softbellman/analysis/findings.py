@@ -125,7 +125,7 @@ class Across(NamedTuple):
 
 
 def under_way(records: Records) -> bool:
-    """Tells whether no run of a study has ended yet, so that those under way are all there is to report on."""
+    """Tells whether no run of a study has finished yet, so that those under way are all there is to report on."""
     states = collect(records, "final").states
     return not (states == "finished").any()
 
@@ -138,10 +138,13 @@ def find_all(records: Records) -> list[Found]:
 def find(records: Records, environment: str) -> Found:
     """Compares the operators of a study in one environment with the first of them.
 
-    Runs that failed or diverged do not count. Those that have not ended do only if none has ended.
+    Runs that failed or diverged do not count. Those that have not ended do only if none has finished, and then all of
+    the environment's count as far as the shortest has come.
     """
     partial = under_way(records)
-    by_summary = {name: collect(records, name, partial=partial) for name in ("final", "best", "last_phase")}
+    by_summary = {
+        name: collect(records, name, partial=partial, abreast=partial) for name in ("final", "best", "last_phase")
+    }
     scores, game = by_summary["final"], by_summary["final"].games.index(environment)
     baseline, rows = scores.operators[0], []
     corrected: list[Difference | None] = [None] * len(scores.operators)
@@ -168,7 +171,7 @@ def find(records: Records, environment: str) -> Found:
                 permutation_test(own, first) if another else None,
             )
         )
-    over = collect(records, "final", "overestimation", partial=partial)
+    over = collect(records, "final", "overestimation", partial=partial, abreast=partial)
     values = {operator: over.of(operator, environment) for operator in over.operators}
     alike = [operator for operator in values if _units(records.study, operator) == _units(records.study, baseline)]
     differences = dict(zip(alike[1:], _differences([values[operator] for operator in alike]), strict=True))
@@ -221,7 +224,8 @@ def across(records: Records) -> tuple[list[Across], Scores | None]:
     Returns:
         A row for each operator, and the scores on a common scale, or None if there is none for every environment.
     """
-    scores = collect(records, "final", partial=under_way(records))
+    partial = under_way(records)
+    scores = collect(records, "final", partial=partial, abreast=partial)
     try:
         common = normalise(scores)
     except ValueError:  # games whose scale nobody has measured

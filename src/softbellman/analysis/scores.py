@@ -68,7 +68,14 @@ class Scores(NamedTuple):
         return 0 if game is None else _position(self.games, game, "game")
 
 
-def collect(records: Records, summary: str = "final", column: str = "test_return", *, partial: bool = False) -> Scores:
+def collect(
+    records: Records,
+    summary: str = "final",
+    column: str = "test_return",
+    *,
+    partial: bool = False,
+    abreast: bool = False,
+) -> Scores:
     """Collects one score for each run of a study.
 
     Args:
@@ -77,6 +84,7 @@ def collect(records: Records, summary: str = "final", column: str = "test_return
         column: the column of `metrics.csv`.
         partial: runs that are under way, or were stopped, count as far as they have come. Those that failed or diverged
             never do.
+        abreast: the runs of a game count as far as the shortest of them has come, so that all have trained alike.
 
     Raises:
         ValueError: for a summary or a column that there is not, or metrics that can't be read.
@@ -88,15 +96,21 @@ def collect(records: Records, summary: str = "final", column: str = "test_return
     seeds = tuple(dict.fromkeys(record.run.seed for record in records.runs))
     values = np.full((len(games), len(operators), len(seeds)), np.nan)
     states = np.full(values.shape, "not begun", dtype=object)
-    phases = set()
+    phases, shortest = set(), dict[str, int]()
+    if abreast:
+        for record in records.runs:
+            if counts(record.state, partial=partial) and record.rows:
+                game = record.run.environment
+                shortest[game] = min(record.rows, shortest.get(game, record.rows))
     for record in records.runs:
         run = record.run
         cell = games.index(run.environment), operators.index(run.operator), seeds.index(run.seed)
         states[cell] = record.state
         if counts(states[cell], partial=partial) and record.rows:
-            series = record.column(column)
+            so_far = slice(shortest.get(run.environment))
+            series = record.column(column)[so_far]
             if summary == "best":
-                values[cell] = best_score(series, record.column("updates"))
+                values[cell] = best_score(series, record.column("updates")[so_far])
             else:
                 last = final_phases(len(series)) if summary == "final" else 1
                 values[cell] = known_mean(series[-last:])

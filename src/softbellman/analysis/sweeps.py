@@ -1,5 +1,6 @@
 """Sweeps: families of operators over their one parameter, and each quantity of a study along them."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -9,9 +10,11 @@ from softbellman.analysis.records import Records
 from softbellman.analysis.scores import collect
 from softbellman.analysis.statistics import Interval, mean_interval
 from softbellman.operators.spec import numbers
+from softbellman.operators.table import TABLE
 from softbellman.study.store import Study
 
 FEWEST = 3  # parameters that make a sweep
+INVERSE_TEMPERATURES = ("tau", "omega")  # parameters whose unit is 1/value
 
 
 class Sweep(NamedTuple):
@@ -26,6 +29,13 @@ class Sweep(NamedTuple):
     family: str
     operators: tuple[str, ...]
     parameters: np.ndarray
+
+    @property
+    def is_inverse_temperature(self) -> bool:
+        """The parameter has the unit 1/value, as the table of operators tells; of operators that are not in it, no."""
+        named = re.findall(r"\w+", self.family.partition(",")[0])
+        parameters = [next(iter(TABLE[name].parameters)) for name in named if name in TABLE and TABLE[name].parameters]
+        return bool(parameters) and set(parameters) <= set(INVERSE_TEMPERATURES)
 
 
 class Point(NamedTuple):
@@ -48,7 +58,7 @@ def sweeps(study: Study) -> list[Sweep]:
 
 def points(records: Records, environment: str, column: str, *, partial: bool) -> dict[str, Point]:
     """Summarises a quantity of each operator in a game: its value in the end of each run, over seeds."""
-    scores = collect(records, "final", column, partial=partial)
+    scores = collect(records, "final", column, partial=partial, abreast=partial)
     found = {}
     for operator in scores.operators:
         values = scores.of(operator, environment)

@@ -117,19 +117,17 @@ def judge(claim: Claim, results: Results) -> Verdict:
 def decide(claim: Claim, intervals: Sequence[Interval | None]) -> tuple[State, str]:
     """Decide a claim by the intervals of its parts, and say why."""
     which = "both intervals lie" if len(intervals) > 1 else "the whole interval lies"
-    sides = [_side(interval, claim) for interval in intervals]
+    if None in intervals:
+        return "undecided", "a game has fewer than two seeds"
+    sides = [_side(interval, claim) for interval in intervals if interval is not None]
     if all(side == "claimed" for side in sides):
         return "supported", f"{which} on the claimed side"
     if "other" in sides:
         return "not supported", "a whole interval lies on the other side of the margin"
-    if None in intervals:
-        return "undecided", "a game has fewer than two seeds"
     return "undecided", "an interval holds the margin"
 
 
-def _side(interval: Interval | None, claim: Claim) -> str:
-    if interval is None:
-        return "none"
+def _side(interval: Interval, claim: Claim) -> str:
     low, high = interval if claim.side == ">" else (-interval[1], -interval[0])
     margin = claim.margin if claim.side == ">" else -claim.margin
     return "claimed" if low > margin else "other" if high < margin else "both"

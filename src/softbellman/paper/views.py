@@ -189,8 +189,8 @@ VIEWS = {
         View(
             "exploration",
             "Sections 4 and 5: softmax in the target, in exploration, and cooled",
-            "The gain comes from the target: softmax and mellowmax as exploration do not have it, nor does cooling add "
-            "to it.",
+            "The gain comes from the target and not from exploration; exploring by mellowmax's policy did much worse; "
+            "cooling found no better policy.",
             "The paper gives no numbers. An exploring arm draws its actions from the policy of the parameter that was "
             "chosen for softmax, or mellowmax, in the target; epsilon is as for all. Softmax is cooled as in the "
             f"authors' code, its defects mended (Deviation D29). Mean is of the last phases; {_DEVIATIONS}.",

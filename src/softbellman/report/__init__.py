@@ -46,7 +46,7 @@ def write(
     """Writes the report of a study, anew if there is one; the same study gives the same page.
 
     Args:
-        records: what its runs left; those that failed or diverged do not count, those under way only if none has ended.
+        records: what its runs left; those that failed or diverged do not count, those under way if none has finished.
         found: what it found in each environment, by `find_all`.
         out: its directory; by default `report/` in the study's.
         films: films a game of each operator's best agent, where that can be done.

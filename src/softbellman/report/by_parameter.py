@@ -67,7 +67,8 @@ def draw_sweeps(
     axis.set_xticks(named, [f"{value:g}" for value in named])
     axis.minorticks_off()
     axis.set(xlabel="parameter", ylabel=panel.drawn.label)
-    if beside is not None and beside.gap > 0 and parameters.min() > 0:
+    have_a_unit = all(sweep.is_inverse_temperature for _, sweep in found)
+    if beside is not None and beside.gap > 0 and parameters.min() > 0 and have_a_unit:
         upper = axis.secondary_xaxis("top")
         upper.set_xticks(named, [f"{value * beside.gap:.2g}" for value in named])
         upper.minorticks_off()

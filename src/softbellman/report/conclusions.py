@@ -66,7 +66,7 @@ def conclude(found: Found) -> list[str]:
         scores = [f"{row.operator} {number(row.final.mean, digits)}" for row in rows if row.final.mean is not None]
         shown = f" Scores a game were {joined(scores)}." if scores else ""
         return [*sentences, f"From {count(common, _seed(others))} no difference can be told: {why}.{shown}"]
-    sentences += _compare(others, baseline, _SCORES, digits)
+    sentences += _compare(others, baseline, _SCORES, digits, _seed(others))
     known = sum(difference.interval is not None for _, difference in others)
     if known > 1:
         sentences.append(
@@ -78,23 +78,26 @@ def conclude(found: Found) -> list[str]:
 
 
 def _chance(found: Found, digits: int) -> list[str]:
-    """Says which operators play better than random actions: those whose interval lies wholly above that of chance."""
-    random, rows = found.random, found.rows
+    """Says which operators play better or worse than random actions: their intervals lie beyond that of chance."""
+    random = found.random
     if random is None or random.interval is None:
         return []
     chance = f"{number(random.mean or 0.0, digits)} ({ends(random.interval, digits)} at 95%)"
-    highest = random.interval[1]
-    able = {row.operator: row.final.mean or 0.0 for row in rows if (row.final.interval or (highest,))[0] > highest}
-    rest = [row.operator for row in rows if row.operator not in able and row.final.interval is not None]
+    lowest, highest = random.interval
+    rows = [row for row in found.rows if row.final.interval is not None]
+    able = {row.operator: row.final.mean or 0.0 for row in rows if row.final.interval[0] > highest}
+    worse = [row.operator for row in rows if row.final.interval[1] < lowest]
+    rest = [row.operator for row in rows if row.operator not in able and row.operator not in worse]
     sentences = []
     if able:
-        all_of_them = "Both" if len(rows) == 2 else f"All {len(rows)}"
-        names = f"{all_of_them} {found.noun}s" if len(able) == len(rows) > 1 else listed(list(able))
+        all_of_them = "Both" if len(found.rows) == 2 else f"All {len(found.rows)}"
+        names = f"{all_of_them} {found.noun}s" if len(able) == len(found.rows) > 1 else listed(list(able))
         scores = dict.fromkeys(number(score, digits) for score in (min(able.values()), max(able.values())))
         sentences.append(f"{names} learned: {' to '.join(scores)} a game, where random actions score {chance}.")
-    if rest:
-        which = "" if able else f", which score {chance} a game"
-        sentences.append(f"{listed(rest)} can't be told from random actions{which}.")
+    for names, told in ((worse, "scored less than"), (rest, "can't be told from")):
+        if names:
+            which = "" if sentences else f", which score {chance} a game"
+            sentences.append(f"{listed(names)} {told} random actions{which}.")
     return sentences
 
 
@@ -118,14 +121,15 @@ def _values(found: Found) -> list[str]:
     digits = decimals([first.mean, *(summary.mean for _, summary, _ in others)])
     amount, (low, high) = f"{number(abs(first.mean), digits)}", first.interval
     if low <= 0 <= high:
-        told = f"lie neither above nor below what its policy goes on to obtain ({signed(first.mean, digits)}, "
+        told = f"can't be told to lie above or below what its policy goes on to obtain ({signed(first.mean, digits)}, "
     else:
         told = f"lie {amount} {'above' if low > 0 else 'below'} what its policy goes on to obtain ("
     values = f"Values of {baseline} {told}{', '.join(_interval(_outward(first.interval), digits))})."
-    differences = [(name, paired) for name, _, paired in others if paired is not None and paired.interval is not None]
-    sentences = [values, *_compare(differences, baseline, _VALUES, digits)]
-    if len(differences) > 1:
-        sentences.append(f"These {len(differences)} intervals hold all together, too.")
+    differences = [(name, paired) for name, _, paired in others if paired is not None]
+    known = [(name, paired) for name, paired in differences if paired.interval is not None]
+    sentences = [values, *_compare(known, baseline, _VALUES, digits, _seed(differences))]
+    if len(known) > 1:
+        sentences.append(f"These {len(known)} intervals hold all together, too.")
     if alien := [name for name, _, paired in others if paired is None]:
         sentences.append(
             f"Values of {listed(alien)} have another discount factor, scale or clipping of rewards, or gap, "
@@ -134,9 +138,10 @@ def _values(found: Found) -> list[str]:
     return sentences
 
 
-def _compare(others: Sequence[tuple[str, Difference]], baseline: str, words: _Words, digits: int) -> list[str]:
+def _compare(
+    others: Sequence[tuple[str, Difference]], baseline: str, words: _Words, digits: int, seed: str
+) -> list[str]:
     """Says which differences to the baseline can be told, with their intervals, and which can't."""
-    seed = _seed(others)
     known = [(name, mean, interval, n) for name, (mean, interval, n) in others if mean is not None and interval]
     told = [(name, mean, interval, n) for name, mean, interval, n in known if not interval[0] <= 0 <= interval[1]]
     sentences = []

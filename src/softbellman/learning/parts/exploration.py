@@ -37,7 +37,7 @@ class Policy(Greedy):
     """An action drawn from the weights of an operator, but for the share of random ones.
 
     The weights of softmax are Boltzmann exploration, those of mellowmax its maximum-entropy policy (Asadi and Littman,
-    2017), which the paper's footnote 3 explores by.
+    2017), which the paper's footnote 5 explores by.
     """
 
     name = "policy"

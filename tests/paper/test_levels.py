@@ -1,0 +1,35 @@
+"""How far the intervals of verdicts hold, as docs/claims.md tells."""
+
+import numpy as np
+import pytest
+
+from softbellman.paper.claims import LEVEL
+from softbellman.paper.verdicts import estimate
+
+STUDIES, GAMES, SEEDS = 10_000, 3, 5
+
+
+def chosen_by_the_other_seeds(scores):
+    """`[..., operator, seed]` to `[..., seed]`: each seed's score with the operator that is best on the others."""
+    others = scores.sum(axis=-1, keepdims=True) - scores
+    return np.take_along_axis(scores, others.argmax(axis=-2, keepdims=True), axis=-2).squeeze(-2)
+
+
+def share_of_misses(differences):
+    """The share of studies `[study, game, seed]` whose interval does not hold the true difference, 0."""
+    intervals = [estimate(each, LEVEL).interval for each in differences]
+    return np.mean([not low <= 0 <= high for low, high in intervals])
+
+
+@pytest.mark.parametrize(("spreads", "percent"), [((1, 1, 1), 0.25), ((1, 0.2, 0.2), 1.1), ((1, 1e-6, 1e-6), 1.9)])
+def test_games_of_unlike_spread_make_it_too_narrow(spreads, percent):
+    noise = np.random.default_rng(0).normal(size=(STUDIES, GAMES, SEEDS))
+    assert share_of_misses(noise * np.array(spreads)[:, None]) * 100 == pytest.approx(percent, abs=0.35)
+
+
+@pytest.mark.parametrize(("parameters", "percent"), [(1, 0.25), (3, 0.8), (6, 1.0)])
+def test_choices_by_the_other_seeds_make_it_too_narrow(parameters, percent):
+    rng = np.random.default_rng(1)
+    own = chosen_by_the_other_seeds(rng.normal(size=(STUDIES, GAMES, parameters, SEEDS)))
+    differences = own - rng.normal(size=(STUDIES, GAMES, SEEDS))
+    assert share_of_misses(differences) * 100 == pytest.approx(percent, abs=0.35)
