@@ -111,10 +111,10 @@ class AdvantageGap(Gap):
 
 @dataclass(frozen=True)
 class PersistentAdvantageGap(Gap):
-    """Persistent advantage learning: a reward loses `alpha min(g(s, a), discount g(s', a))`.
+    """Persistent advantage learning: a reward loses `min(alpha g(s, a), discount g(s', a))`.
 
-    That is `max(advantage learning, r + gamma ((1 - alpha) op(q') + alpha q'(a)))` (Bellemare et al., 2016). Where the
-    action is illegal in the next state, it is advantage learning.
+    That is `max(advantage learning, r + gamma q'(a))` (Bellemare et al., 2016). Where the action is illegal in the next
+    state, it is advantage learning.
     """
 
     name = "persistent"
@@ -126,8 +126,8 @@ class PersistentAdvantageGap(Gap):
         require(0 <= self.alpha <= 1, f"alpha ({self.alpha}) must be in 0 .. 1")
 
     def penalty(self, here: Any, after: Any, discount: Any) -> Any:
-        """Compute `alpha min(g(s, a), discount g(s', a))`."""
-        return self.alpha * _least(here(), discounted(discount, after()))
+        """Compute `min(alpha g(s, a), discount g(s', a))`."""
+        return _least(self.alpha * here(), discounted(discount, after()))
 
     @property
     def sharpening(self) -> float | None:
@@ -135,19 +135,23 @@ class PersistentAdvantageGap(Gap):
         return None
 
     def rate(self, discount: float, lipschitz: float) -> float:
-        """Add what the larger of both gaps may change by."""
-        return discount * lipschitz + self.alpha * (lipschitz + 1)
+        """Add what both gaps may change by."""
+        return discount * lipschitz + (self.alpha + discount) * (lipschitz + 1)
 
 
 @dataclass(frozen=True)
 class UndiscountedPersistentGap(PersistentAdvantageGap):
-    """Persistent advantage learning as PFRL has it: the gap of the next state is neither discounted nor masked."""
+    """Persistent advantage learning as PFRL and Coach have it: with `alpha g(s', a)`, neither discounted nor masked."""
 
     name = "persistent_pfrl"
 
     def penalty(self, here: Any, after: Any, discount: Any) -> Any:
         """Compute `alpha min(g(s, a), g(s', a))`."""
         return self.alpha * _least(here(), after())
+
+    def rate(self, discount: float, lipschitz: float) -> float:
+        """Add what the larger of both gaps may change by."""
+        return discount * lipschitz + self.alpha * (lipschitz + 1)
 
 
 @dataclass(frozen=True)

@@ -292,6 +292,18 @@ def test_a_tape_that_cannot_be_played_again_is_refused():
         GymEnv(lambda: Line(emit=lambda _: np.random.default_rng().normal(size=2)), seed=0).restore(unseeded.tape)
 
 
+def test_after_a_tape_that_fails_no_game_is_played_twice():
+    env, other = (
+        GymEnv(lambda: Line(emit=lambda _: np.random.default_rng().normal(size=2)), seed=0, num_envs=3) for _ in "ab"
+    )
+    for _ in range(4):
+        env.reset()
+    with pytest.raises(ValueError, match="does not fix"):
+        other.restore(env.tape)
+    other.reset()
+    assert [one.game for one in other.tape] == [one.game + 1 for one in env.tape]
+
+
 def test_an_unknown_id_lists_the_nearest():
     with pytest.raises(ValueError, match=r"unknown Gymnasium environment 'cartpole-1'; did you mean CartPole-v1"):
         GymEnv("cartpole-1", seed=0)

@@ -67,6 +67,19 @@ def test_chunks_leave_no_trace():
     assert same(whole(together), whole(parts))
 
 
+def test_several_environments_take_every_step_that_is_counted():
+    """Three do not divide the longest chunk, which lies before the first update."""
+    settings = replace(LEARNER, replay_capacity=3_000, replay_start_steps=2_500, update_period_steps=6)
+    loop = device_loop(ONE, settings, replace(LOOP, num_envs=3))
+    loop.advance(2_502)
+    replay = loop.stages[0].world.replay
+    assert loop.agent_steps == 2_502 and loop.updates == 1
+    assert (np.asarray(replay.obs)[:2_502].reshape(2_502, -1) != 0).any(axis=-1).all()
+    assert not np.asarray(replay.obs)[2_502:].any()
+    with pytest.raises(ValueError, match="7 agent steps can't be shared among 3 environments"):
+        loop.stages[0].play(loop.learners[0], loop.clock, 7)
+
+
 def test_l40_tests_do_not_touch_training():
     tested, not_tested = device_loop(ONE), device_loop(ONE)
     not_tested.advance(400)

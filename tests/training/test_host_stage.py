@@ -506,6 +506,8 @@ def test_the_common_states_are_the_same_for_all_runs_and_the_held_out_ones_stay(
         loop.advance(100)
         loop.test()
     np.testing.assert_array_equal(loops[0]._ruler.common.obs, loops[1]._ruler.common.obs)
+    several = make_loop(SOFTMAX, lambda: corridor(num_envs=2), loop=replace(LOOP, num_envs=2))
+    np.testing.assert_array_equal(loops[0]._ruler.common.obs, several._ruler.common.obs)
     held_out = copy.deepcopy(loops[0].held_out)
     assert held_out[0].obs.shape == (LOOP.held_out_states, 4) and not same(held_out, loops[1].held_out)
     loops[0].advance(100)

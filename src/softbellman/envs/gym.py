@@ -188,6 +188,7 @@ class GymEnv:
                 again with the same seed and actions, ends on another observation: it cannot be resumed exactly.
         """
         check_tape(tape, self.num_envs, self.seed, training=self.training)
+        self._episodes = [one.game for one in tape]  # of all, so that none is played twice if one can't be restored
         for env, one in enumerate(tape):
             self._start(env, one.game)
             for action in one.actions.tolist():

@@ -109,7 +109,11 @@ def _last_layer_gradient(state: LearnerState, operator: Any, batch: Transition, 
 def gradient_statistics(
     state: LearnerState, operator: Any, batches: list[Transition], recipe: Recipe
 ) -> dict[str, float]:
-    """Computes `GradientStatistics` over independent minibatches, each with the loss that training uses."""
+    """Computes `GradientStatistics` over independent minibatches, each with the loss that training uses.
+
+    Minibatches are uniform, and there are no random numbers in it: no noise in the network, the mean of an ensemble,
+    no weights of sampling.
+    """
     gradients = jnp.stack([_last_layer_gradient(state, operator, batch, recipe) for batch in batches])
     flat = gradients.reshape(len(batches), -1)
     statistics = GradientStatistics(

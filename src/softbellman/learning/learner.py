@@ -293,7 +293,7 @@ def learn_step(
     operator = recipe.controller.applied(state.control, operator)
     key = None
     if state.key is not None:
-        key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.updates)
+        key = jax.random.fold_in(jax.random.wrap_key_data(state.key, impl="threefry2x32"), state.updates)
     params = recipe.scale.adapted(
         state.params,
         recipe.network,

@@ -176,10 +176,10 @@ def plan(
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
         check_with_parts(operator, recipe.estimate, recipe.controller)
-        if own := _own_parts(config):
-            masked = env.legal is not None
-            check_parts(own, recipe, operator, env.obs_shape, env.obs_dtype, env.num_actions, masked=masked)
         notes = tuple(env.rehearse())
+        if own := _own_parts(config):
+            masked = env.legal is not None  # known of a Gymnasium environment once it was reset
+            check_parts(own, recipe, operator, env.obs_shape, env.obs_dtype, env.num_actions, masked=masked)
         bytes_needed = replay_bytes(environment, env, config, recipe, len(seeds))
         facts = env.describe() | {
             "obs_shape": list(env.obs_shape),

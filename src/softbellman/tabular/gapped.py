@@ -10,8 +10,9 @@ contractions in general. They are solved by iteration. Proved is:
   If it is monotone, its fixed point is enclosed as ever.
 
 The penalty of a transition is averaged over the next states, as the learner's target is: with random transitions
-`E[min(g(s, a), gamma g(s', a))]` of persistent advantage learning, where Bellemare et al. (2016) have
-`min(g(s, a), gamma E[g(s', a)])`. Both lie between 0 and the gap, which is all that their proof of optimality asks for.
+`E[min(alpha g(s, a), gamma g(s', a))]` of persistent advantage learning, where Bellemare et al. (2016) have
+`min(alpha g(s, a), gamma E[g(s', a)])`. Both lie between 0 and `alpha g(s, a)`, which is all that their proof of
+optimality asks for.
 """
 
 from collections.abc import Sequence

@@ -30,7 +30,7 @@ from softbellman.training.settings import LoopSettings, check_side_by_side
 from softbellman.training.snapshot import restored_tree, saved_tree
 from softbellman.training.streams import Role
 
-LONGEST_CHUNK = 2_000  # agent steps of a run between two looks at the clock
+LONGEST_CHUNK = 2_000  # agent steps of a run between two looks at the clock, at most unless one of each copy are more
 
 
 def device_loop(
@@ -67,7 +67,6 @@ class DeviceStage:
     """
 
     runs: Sequence[Run]
-    longest: int = LONGEST_CHUNK
 
     def __init__(
         self, runs: Sequence[Run], env: DeviceEnv, recipe: Recipe, settings: LearnerSettings, loop: LoopSettings
@@ -76,6 +75,7 @@ class DeviceStage:
         self.runs, self.frames_per_step = list(runs), env.frames_per_step
         self._env, self._recipe, self._settings, self._loop = env, recipe, settings, loop
         self._width, self._schedule = loop.block_width, Schedule.of(settings)
+        self.longest = max(1, LONGEST_CHUNK // loop.num_envs) * loop.num_envs
         sizes = (settings.replay_capacity, settings.batch_size, loop.num_envs, loop.block_width)
         self._setting = Setting(env, recipe, *sizes)
         own = [
@@ -96,9 +96,8 @@ class DeviceStage:
 
     def play(self, state: LearnerState, clock: Clock, steps: int) -> None:
         """Takes agent steps without an update."""
-        steps //= self._loop.num_envs
         self.world = device_program.play(
-            self._setting, self.world, state.params, self._keys, self._moment(clock), steps
+            self._setting, self.world, state.params, self._keys, self._moment(clock), self._of_each(steps)
         )
 
     def learn(self, state: LearnerState, operator: Any, clock: Clock, updates: int, steps: int) -> LearnerState:
@@ -112,7 +111,7 @@ class DeviceStage:
             self._moment(clock),
             np.int32(clock.updates),
             updates,
-            steps // self._loop.num_envs,
+            self._of_each(steps),
         )
         return state
 
@@ -175,6 +174,13 @@ class DeviceStage:
     def close(self) -> None:
         """Releases the state."""
         del self.world
+
+    def _of_each(self, steps: int) -> int:
+        """Returns how many steps each environment takes, of agent steps that are a multiple of their number."""
+        each, rest = divmod(steps, self._loop.num_envs)
+        if rest:
+            raise ValueError(f"{steps} agent steps can't be shared among {self._loop.num_envs} environments")
+        return each
 
     def _moment(self, clock: Clock) -> Moment:
         return Moment(np.int32(clock.agent_steps), np.int32(clock.replay_from), self._schedule)

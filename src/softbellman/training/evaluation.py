@@ -135,11 +135,12 @@ def greedy_policy(recipe: Recipe, params: Any, seed: int, epsilon: float, random
     return policy
 
 
-def random_actions(rng: np.random.Generator, env: HostEnv) -> np.ndarray:
-    """Draws a legal action for each copy of an environment, `[E]`, all alike."""
+def random_actions(rng: np.random.Generator, env: HostEnv, copies: int | None = None) -> np.ndarray:
+    """Draws a legal action for each of the first copies of an environment, `[E]`, all alike; None: for all copies."""
+    copies = env.num_envs if copies is None else copies
     if env.legal is None:
-        return rng.integers(env.num_actions, size=env.num_envs)
-    return learner.random_legal(rng.random(env.num_envs), env.legal)
+        return rng.integers(env.num_actions, size=copies)
+    return learner.random_legal(rng.random(copies), env.legal[:copies])
 
 
 def exploration_rate(age: np.ndarray, random_first_actions: int, epsilon: float) -> np.ndarray:

@@ -102,14 +102,19 @@ class Ruler(NamedTuple):
 
 
 def common_states(env: HostEnv) -> States:
-    """Returns `COMMON_STATES` states that a random policy visits: the same for all runs of a game."""
-    rng = np.random.default_rng(COMMON_SEED)
+    """Returns `COMMON_STATES` states that a random policy visits: the same for all runs of a game.
+
+    They are those of the first copy, whose actions are drawn apart: they do not depend on how many copies there are.
+    """
+    rng, others = np.random.default_rng(COMMON_SEED), np.random.default_rng(COMMON_SEED + 1)
     obs, states, masks = env.reset(), [], []
     for moment in range(COMMON_STATES * COMMON_STRIDE):
         if moment % COMMON_STRIDE == 0:
             states.append(np.array(obs[0]))
             if env.legal is not None:
                 masks.append(np.array(env.legal[0]))
-        obs = env.step(random_actions(rng, env)).obs
+        actions = random_actions(others, env)
+        actions[0] = random_actions(rng, env, copies=1)[0]
+        obs = env.step(actions).obs
     env.close()
     return States(np.stack(states), np.stack(masks) if masks else None)

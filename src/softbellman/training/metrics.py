@@ -164,7 +164,8 @@ MEASURES: tuple[Measure, ...] = (
     _gradient(
         "gradient_norm",
         "mean l2 norm of the gradient in the last layer's weights, of the loss that is trained with (summed or "
-        "averaged over a minibatch, as `learner.loss_reduction` says), over `loop.gradient_batches` minibatches",
+        "averaged over a minibatch, as `learner.loss_reduction` says), over `loop.gradient_batches` uniform "
+        "minibatches, without noise in the network, random mixtures of an ensemble or weights of sampling",
         Panel("Gradient norm", "mean l2 norm", "Of the loss in the last layer's weights, over minibatches.", 7),
     ),
     _gradient(
@@ -230,7 +231,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("epsilon", "exploration rate at the end of the epoch", lambda m: m.epsilon),
     Measure(
         "operator_parameter",
-        "tau or omega, where the operator has one; as a controller has set it",
+        "first number of the operator, such as tau or omega, where it has one; as a controller has set it",
         lambda m: next(iter(m.parameters), None),
     ),
     Measure("test_epsilon", "exploration rate of the test phase", lambda m: m.test_epsilon),

@@ -49,6 +49,12 @@ def test_a_chance_at_the_end_of_its_range_takes_an_action_that_has_weight():
     assert int(Policy(ops.softmax(1.0)).actions(q, jnp.asarray([1.0]), legal)[0]) == 1
 
 
+def test_values_that_are_no_numbers_lead_to_a_legal_action():
+    """A run that diverged goes on with others until that is noticed, and an environment refuses an illegal action."""
+    q, legal = jnp.full((1, 3), jnp.nan), jnp.asarray([[False, True, True]])
+    assert int(Policy(ops.softmax(2.0)).actions(q, jnp.asarray([0.5]), legal)[0]) in (1, 2)
+
+
 def test_boltzmann_is_the_policy_of_softmax():
     assert boltzmann(5.0) == Policy(ops.softmax(5.0)) and str(boltzmann(5.0)) == "policy(softmax(5))"
     with pytest.raises(ValueError, match="is no operator"):

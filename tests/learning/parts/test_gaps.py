@@ -72,7 +72,7 @@ def test_advantage_learning(problem):
 def test_persistent_advantage_learning_is_the_larger_of_two_targets(problem):
     *_, here, action, reward, discount, after = by_hand(problem)
     advantage = reward + discount * after.max(-1) - ALPHA * (here.max(-1) - taken(here, action))
-    stays = reward + discount * ((1 - ALPHA) * after.max(-1) + ALPHA * taken(after, action))
+    stays = reward + discount * taken(after, action)
     got = target_of(problem, ops.maximum(), PersistentAdvantageGap(ALPHA))
     np.testing.assert_allclose(got, np.maximum(advantage, stays), rtol=1e-5, atol=1e-5)
     assert (advantage > stays).any() and (advantage < stays).any()

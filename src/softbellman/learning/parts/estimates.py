@@ -99,8 +99,8 @@ class Value(Part):
             delta: where the Huber loss turns linear.
             unit: what errors are divided by; None: nothing.
         """
-        error = target - taken if unit is None else (target - taken) / unit
-        return huber(error, delta), error
+        error = target - taken
+        return huber(error if unit is None else error / unit, delta), error
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,8 @@ class Policy(Greedy):
         """Draw from the operator's weights."""
         weights = self.operator.weights(q, legal)
         reached = jnp.cumsum(weights, axis=-1) > chance[..., None]
-        last = jnp.where(weights > 0, jnp.arange(q.shape[-1]), 0).max(axis=-1)  # sums may end a little below 1
+        last = jnp.where(weights > 0, jnp.arange(q.shape[-1]), -1).max(axis=-1)  # sums may end a little below 1
+        last = jnp.where(last >= 0, last, greedy(q, legal))  # values of a run that diverged have no weights
         return jnp.where(reached.any(axis=-1), jnp.argmax(reached, axis=-1), last).astype(jnp.int32)
 
 
