@@ -66,7 +66,7 @@ def _penalty(gap, here, after, discount):
             return gap.alpha * min(here, gap.ceiling)
         case gaps.PersistentGap():
             return gap.alpha * after
-    return gap.alpha * min(here, after)
+    return min(gap.alpha * here, after)
 
 
 @pytest.mark.parametrize("spec", GAPS)
