@@ -139,6 +139,11 @@ BAD_INPUT = [
     ("compare gym/CartPole-v1 --operators", "one operator or several different ones, and was given none"),
     ("compare gym/CartPole-v1 --arms max --operators mean", "--arms and --operators are one option by two names"),
     ("compare gym/CartPole-v1 --operators=max --arms=mean", "--operators and --arms are one option by two names"),
+    (
+        "compare gym/CartPole-v1 --operators max --operators mean",
+        "--operators is there twice; write all of its values after one",
+    ),
+    ("train minatar/breakout --preset minatar --preset=demo-minatar", "--preset is there twice; give it once"),
     ("compare gym/CartPole-v1 --operator max", "unknown option --operator; did you mean --operators"),
     (
         "compare gym/CartPole-v1 --seeds 0",

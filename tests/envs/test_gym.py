@@ -307,6 +307,8 @@ def test_after_a_tape_that_fails_no_game_is_played_twice():
 def test_an_unknown_id_lists_the_nearest():
     with pytest.raises(ValueError, match=r"unknown Gymnasium environment 'cartpole-1'; did you mean CartPole-v1"):
         GymEnv("cartpole-1", seed=0)
+    with pytest.raises(ValueError, match=r"; one that your module registers is gym/my_module:Grid-v0"):
+        GymEnv("Grid-v0", seed=0)
     with pytest.raises(ValueError, match="No module named 'no_such_module'"):
         GymEnv("no_such_module:Game-v0", seed=0)
 

@@ -3,8 +3,8 @@
 from ..pages import read_page, run_page
 
 
-def test_the_page_of_engines_and_sinks(tmp_path):
+def test_the_page_of_engines_and_sinks(tmp_path, monkeypatch):
     _, blocks = read_page("engines.md")
-    out = f"from pathlib import Path\nout = Path({str(tmp_path / 'study')!r})"
-    with run_page([out, *blocks], "engines", tolerance=0.0) as (_, promises):
+    monkeypatch.chdir(tmp_path)
+    with run_page(blocks, "engines", tolerance=0.0) as (_, promises):
         assert promises == 3

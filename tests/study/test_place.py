@@ -66,13 +66,14 @@ def test_a_file_may_be_new_or_there_and_is_left_as_it_is(tmp_path):
     (tmp_path / "there").write_text("mine")
     for name in ("there", "new", "new/deep.csv"):
         require_file(tmp_path / name)
-    require_file(Path("/dev/null"))
     require_directory(tmp_path)
     assert [path.name for path in tmp_path.rglob("*")] == ["there"] and (tmp_path / "there").read_text() == "mine"
 
 
 def test_a_file_that_cant_be_written_is_refused(tmp_path, monkeypatch):
     (tmp_path / "there").touch()
+    with pytest.raises(ValueError, match=r"/dev/null can't be written \(it is no regular file\); name another file"):
+        require_file(Path("/dev/null"))  # to replace it would make it a file for all
     for name, reason in ((".", "Is a directory"), ("there/x", "Not a directory: .*there")):
         with pytest.raises(ValueError, match=rf"can't be written \({reason}\); name another file with --out"):
             require_file(tmp_path / name)

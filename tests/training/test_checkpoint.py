@@ -36,6 +36,15 @@ def path(tmp_path):
     return tmp_path / "state.safetensors"
 
 
+def test_a_link_is_followed_and_stays(path):
+    link = path.with_name("link")
+    link.symlink_to(path)
+    before = path.read_bytes()
+    save(link, State({"agent_steps": 13}, {}))
+    assert link.is_symlink() and path.read_bytes() != before
+    assert sorted(each.name for each in path.parent.iterdir()) == ["link", "state.safetensors"]
+
+
 def test_what_is_saved_is_read(path):
     read = Checkpoint(path)
     assert read.facts == STATE.facts

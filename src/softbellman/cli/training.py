@@ -25,7 +25,7 @@ def train(command: Train) -> int:
         raise ValueError(f"--seeds lists several seeds; for seed {command.seeds[0]} write --seed {command.seeds[0]}")
     seeds = _seeds(command, (0,))
     arm = as_arm(command.operator)
-    name = f"{plain(command.environment)}-{plain(arm.name)}-seed-{'-'.join(map(str, seeds))}"
+    name = f"{plain(command.environment)}-{plain(arm.name)}" + (f"-seed-{seeds[0]}" if len(seeds) == 1 else "")
     return _begin(command, [command.environment], [arm], seeds, command.out or Path("runs") / name)
 
 

@@ -354,7 +354,10 @@ def _make(environment: Any, max_episode_steps: int | None, options: dict[str, An
         settings = {"max_episode_steps": max_episode_steps, "disable_env_checker": True} | options
         env = gymnasium.make(environment, **settings)
     except gymnasium.error.UnregisteredEnv as error:
-        raise ValueError(f"unknown Gymnasium environment {environment!r}{nearest(environment, names())}") from error
+        own = "" if ":" in environment else f"; one that your module registers is gym/my_module:{environment}"
+        raise ValueError(
+            f"unknown Gymnasium environment {environment!r}{nearest(environment, names())}{own}"
+        ) from error
     except (Exception, SystemExit) as error:  # an environment may fail to start in any way of its own
         hint = "; module:id imports the module first" * isinstance(error, ModuleNotFoundError)
         raise EnvironmentFault(f"{label} cannot be made: {in_a_line(error)}{hint}") from error

@@ -11,9 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softbellman.operators.spec import plain
 from softbellman.study.files import write_atomically
-from softbellman.study.runs import RunPath, read_status
+from softbellman.study.runs import RunPath, group_name, read_status
 from softbellman.study.store import Study
 
 OVER = ("finished", "diverged")
@@ -28,9 +27,7 @@ class Group(NamedTuple):
     @classmethod
     def create(cls, study: Study, runs: Sequence[RunPath]) -> "Group":
         """Makes the directory of a new group, in place of what was there under its name, which is its first run's."""
-        first = runs[0]
-        name = f"{plain(first.environment)}-{plain(first.operator)}-seed-{first.seed}"
-        group = cls(folder_of(study.path, name), list(runs))
+        group = cls(folder_of(study.path, group_name(runs[0])), list(runs))
         shutil.rmtree(group.path, ignore_errors=True)
         group.write()
         return group

@@ -40,18 +40,20 @@ def require_directory(path: Path, remedy: str = "name another directory with --o
 
 
 def require_file(path: Path) -> None:
-    """Refuses a file that can't be made or written, before the work that it is to hold. Nothing is written.
+    """Refuses a file that can't be made or replaced, before the work that it is to hold. Nothing is written.
 
     Raises:
-        ValueError: as `require_directory`, or if it is a directory.
+        ValueError: as `require_directory`, or if it is a directory or a device.
     """
     try:
-        if path.is_dir():
+        place = Path(os.path.realpath(path))  # as `replacing` writes it
+        if place.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not path.exists():
-            _require_writable(path.parent)
-        elif not os.access(path, os.W_OK):
+        if place.exists() and not place.is_file():
+            raise OSError(errno.EINVAL, "it is no regular file")
+        if place.exists() and not os.access(place, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        _require_writable(place.parent)
     except OSError as error:
         raise unwritable(path, error, "name another file with --out") from None
 

@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple, get_args
 from softbellman.config.arms import Arm, parse_arm
 from softbellman.operators.spec import plain
 
+LONGEST_NAME = 255  # bytes of a name that usual file systems take
+
 SavedNetwork = Literal["best", "final"]
 """A run's saved network: the one that its test phases found best, or the last one."""
 
@@ -41,7 +43,7 @@ def runs_of(path: Path, environments: Sequence[str], arms: Sequence[str], seeds:
         seeds: the seeds.
 
     Raises:
-        ValueError: if two of them would share a directory, or a text is no arm.
+        ValueError: if two of them would share a directory, or a text is no arm, or its name is too long for one.
     """
     runs = [
         RunPath(path / "runs" / plain(environment) / plain(arm.name) / f"seed-{seed}", environment, arm, seed)
@@ -49,11 +51,21 @@ def runs_of(path: Path, environments: Sequence[str], arms: Sequence[str], seeds:
     ]
     places: dict[Path, RunPath] = {}
     for run in runs:
+        if len(group_name(run).encode()) > LONGEST_NAME:
+            raise ValueError(
+                f"{run.arm} makes the name of a directory longer than {LONGEST_NAME} letters; give it a label, as in "
+                f"'mine={str(run.arm).partition('(')[0]}(...)'"
+            )
         other = places.setdefault(run.path, run)
         if other is not run:
             twice = f"{run} is there twice" if run == other else f"{other} and {run} would share a directory"
             raise ValueError(f"{twice}; every run must be another")
     return runs
+
+
+def group_name(run: RunPath) -> str:
+    """Returns the name of the directory of a group of which this is the first run."""
+    return f"{plain(run.environment)}-{plain(run.operator)}-seed-{run.seed}"
 
 
 def params_file(run: RunPath, network: SavedNetwork) -> Path:

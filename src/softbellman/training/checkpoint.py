@@ -79,17 +79,20 @@ def save(path: Path, state: State) -> None:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Opens a file beside `path`, and moves it there once it is written: a reader never sees half of it.
 
+    A symbolic link is followed, as by `open`, and not replaced.
+
     Raises:
         OSError: it can't be written, its `filename`: the disk is full, say. The file that was at `path` is untouched.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    place = Path(os.path.realpath(path))
+    temporary = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
             yield file
             file.flush()
             _sync(file.fileno())
-        temporary.replace(path)
-        sync_folder(path.parent)
+        temporary.replace(place)
+        sync_folder(place.parent)
     except OSError as error:
         error.filename = str(path)  # a write that fails does not say of what
         raise
