@@ -135,8 +135,8 @@ class PersistentAdvantageGap(Gap):
         return None
 
     def rate(self, discount: float, lipschitz: float) -> float:
-        """Add what both gaps may change by."""
-        return discount * lipschitz + (self.alpha + discount) * (lipschitz + 1)
+        """Take the larger branch, that of advantage learning or `r + gamma q'(a)`, and advantage learning at an end."""
+        return discount * max(lipschitz, 1.0) + self.alpha * (lipschitz + 1)
 
 
 @dataclass(frozen=True)

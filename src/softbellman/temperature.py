@@ -154,7 +154,7 @@ def temperatures(
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(len(values),)))
     one, other = rng.standard_normal((2, trials, len(values)))
     return [
-        _temperature(values, sigma, rho, one, rho * one + math.sqrt(1 - rho**2) * other, kappa)
+        _temperature(values, sigma, rho, one, rho * one + math.sqrt(max(0.0, 1 - rho**2)) * other, kappa)
         for rho in map(float, correlations)
         for sigma in map(float, sigmas)
     ]

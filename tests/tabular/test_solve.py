@@ -346,11 +346,53 @@ def test_bounds_hold_wherever_it_stops(seed, operator, gamma, stop, method):
 def test_the_band_of_softmax_holds_every_fixed_point_found(seed, tau, gamma):
     mdp, rng = random_mdp(seed, gamma=gamma), np.random.default_rng(seed)
     solution = solve(mdp, ops.softmax(tau), starts=rng.normal(scale=5, size=(3, 6)))
-    assert solution.converged and len(solution.fixed_points) >= 1
+    assert solution.converged and solution.residual < 1e-8 and len(solution.fixed_points) >= 1
     legal = mdp.legal
     assert np.isfinite(solution.lower[legal]).all() and np.isfinite(solution.upper[legal]).all()
     for q in solution.fixed_points:
+        assert (
+            np.abs(mdp.apply(ops.softmax(tau), q)[legal] - q[legal]).max() < 1e-8
+        )  # solve keeps what it finds within bounds
         assert (solution.lower[legal] <= q[legal]).all() and (q[legal] <= solution.upper[legal]).all()
+
+
+def test_a_looser_tolerance_hides_no_fixed_point():
+    """The two are 0.27 apart."""
+    for tolerance in (1e-10, 2e-4, 3e-4, 2e-3):
+        solution = solve(examples.two_fixed_points(), "softmax(17)", tolerance=tolerance)
+        assert solution.unique == "no" and len(solution.fixed_points) >= 2, tolerance
+
+
+def test_points_that_rounding_cannot_tell_apart_are_one():
+    """Fixed points of an operator that moves along with constants do not differ by one."""
+    rng, gamma = np.random.default_rng(0), 1 - 1e-8
+    for states in (30, 10):
+        mdp = FiniteMDP(rng.dirichlet(np.ones(states), (states, 3)), rng.normal(size=(states, 3)), gamma)
+        assert solve(mdp, "softmax(5)").unique != "no"
+
+
+class InFloat32(ops.Mean):
+    """A mean computed in float32, as code on jax.numpy does by default."""
+
+    def __call__(self, q, selector=None, where=None):
+        return np.asarray(super().__call__(q, selector, where), np.float32)
+
+
+def test_an_operator_in_float32_is_refused():
+    with pytest.raises(ValueError, match="answers in float32 to values in float64"):
+        solve(small(0.9), InFloat32())
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_newtons_method_stops_at_the_limit(limit):
+    assert solve(small(0.999999), "max", max_iterations=limit).iterations <= limit
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1e3, 1e6])
+def test_bounds_of_perturbed_hold_with_a_single_action(sigma):
+    mdp = FiniteMDP([[[1.0]]], [[1.0]], 0.9)
+    solution, exact = solve(mdp, ops.perturbed(sigma)), 1 / (1 - Fraction(0.9))
+    assert Fraction(float(solution.lower[0, 0])) <= exact <= Fraction(float(solution.upper[0, 0]))
 
 
 def test_the_band_of_softmax_is_that_of_the_sharp_gap():

@@ -24,6 +24,7 @@ def test_bounds_hold_where_the_laws_give_them(entry):
     solution = solve(mdp, op, tolerance=1e-9)
     assert solution.converged and solution.residual < 1e-8
     for q in solution.fixed_points:
+        assert np.all(np.abs(mdp.apply(op, q) - q) < 1e-8)  # solve keeps what it finds within bounds
         assert np.all(solution.lower <= q) and np.all(q <= solution.upper)
     laws = single.laws
     if laws.monotone and laws.translation_equivariant:

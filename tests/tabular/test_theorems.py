@@ -71,6 +71,11 @@ def test_there_are_a_thousand_random_mdps_and_premises_hold_for_many_and_fail_fo
         assert 100 < holds.sum() < len(holds) - 100
 
 
+def test_blocks_that_lead_into_one_another_are_refused():
+    with pytest.raises(ValueError, match="must not lead from one into another"):
+        iterate_both(examples.forest(), tau=1.0, blocks=3)
+
+
 def test_blocks_are_separate():
     """Every block, taken alone, has the iterates, the ranges and the margins that it has among the others."""
     rng = np.random.default_rng(3)

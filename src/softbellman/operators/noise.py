@@ -49,7 +49,7 @@ class Perturbed(Conjugate):
 
     def rounding(self, actions: int, spread: float) -> float:
         """Bound the error of the quadrature too."""
-        return super().rounding(actions, spread) + 2.0**-36 * self.largest_excess(actions)
+        return super().rounding(actions, spread) + 2.0**-36 * max(self.largest_excess(actions), self.sigma)
 
     @np.errstate(invalid="ignore")  # of a NaN among the values
     def _expected(self, row: Row) -> Array:

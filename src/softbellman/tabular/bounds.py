@@ -44,6 +44,8 @@ def largest_gap(tau: float, actions: int, spread: ArrayLike = math.inf) -> Any:
     others, spreads = actions - 1, _distances(spread, "spread")
     if tau == 0:
         return spreads * (others / actions)
+    if others == 0:
+        return np.zeros_like(spreads)
     distance = np.minimum(spreads, 1 / tau + ops.softmax(tau).largest_gap(actions))
     return distance * others / (np.exp(tau * distance) + others)
 

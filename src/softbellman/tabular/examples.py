@@ -203,8 +203,9 @@ def asadi_littman(seed: int = 0, gamma: float = 0.98) -> FiniteMDP:
 def garnet(seed: int = 0, states: int = 50, actions: int = 8, branching: int = 4, gamma: float = 0.95) -> FiniteMDP:
     """Draw an MDP of the Garnet family (Bhatnagar et al. 2009): the same seed, the same MDP. Nothing of it ends.
 
-    Each action of a state leads to `branching` other states, drawn without repetition, with probabilities that are the
-    lengths into which as many uniform points less one cut the unit interval. Rewards of states and actions are
+    Each action of a state leads to `branching` states, its own possibly among them, drawn without repetition, with
+    probabilities that are the lengths into which as many uniform points less one cut the unit interval. Rewards of
+    states and actions are
     standard normal.
 
     Raises:

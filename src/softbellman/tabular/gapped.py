@@ -29,7 +29,7 @@ from softbellman.tabular.cycles import PATIENCE, Cycles, cycle_note
 from softbellman.tabular.enclosure import UNIT, Enclosure
 from softbellman.tabular.kernel import Values
 from softbellman.tabular.mdp import FiniteMDP
-from softbellman.tabular.solution import Solution, distinct
+from softbellman.tabular.solution import Solution, distinct, radius
 
 LARGEST = 1e100  # values beyond which iteration is given up
 
@@ -239,7 +239,7 @@ def solve_gapped(
         for point in points
     ]
     run = runs[0]
-    found = distinct([each.onward for each in runs if each.converged], mdp, tolerance)
+    found = distinct([each.onward for each in runs if each.converged], mdp, radius(tolerance))
     q = run.onward if run.converged else run.q
     lower, upper = equation.bounds(q, equation.apply(q))
     q = np.clip(q, lower, upper)
@@ -283,6 +283,8 @@ def _notes(
     notes = []
     if run.cycle:
         notes.append(cycle_note(run.cycle))
+    elif not run.residual < LARGEST:
+        notes.append(f"Values grow without bound: beyond {LARGEST:g} after {run.iterations} iterations.")
     elif not run.converged:
         notes.append(
             f"Not converged: the residual is {run.residual:.3g} after {run.iterations} iterations; raise "
@@ -299,7 +301,8 @@ def _notes(
         )
     greedy = q.argmax(axis=1)[:, None]
     loss = np.take_along_axis(best.q.max(axis=1, keepdims=True) - best.q, greedy, axis=1)[:, 0]
-    worse = loss > 1e3 * tolerance + 1e-9 * np.abs(best.values).max(initial=1.0)
+    known = float(np.max(best.upper[mdp.legal] - best.lower[mdp.legal]))  # to what the maximum's solution is proved
+    worse = loss > known + 1e-9 * np.abs(best.values).max(initial=1.0)
     if worse.any():
         notes.append(
             f"The greedy policy is not optimal: in {worse.sum()} of {mdp.num_states} states it takes an action that is "

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from softbellman import operators as ops
 from softbellman.operators.arrays import floats
@@ -127,7 +128,7 @@ def iterate_both(mdp: FiniteMDP, tau: float, start: ArrayLike = 0.0, steps: int 
             to be said of each: so a thousand MDPs are iterated at once.
 
     Raises:
-        ValueError: no step, or the states cannot be divided among the blocks.
+        ValueError: no step, or the states cannot be divided among the blocks, or one leads into another.
 
     Example:
         >>> from softbellman.tabular import examples
@@ -140,6 +141,10 @@ def iterate_both(mdp: FiniteMDP, tau: float, start: ArrayLike = 0.0, steps: int 
     if blocks < 1 or mdp.num_states % blocks:
         raise ValueError(f"blocks ({blocks}) must be at least 1 and divide the number of states, {mdp.num_states}.")
     shape = (blocks, mdp.num_states // blocks, mdp.num_actions)
+    onward = sparse.coo_array(mdp.kernel)
+    leads_out = onward.row // mdp.num_actions // shape[1] != onward.col // shape[1]
+    if onward.data[leads_out].any():
+        raise ValueError(f"the states of {blocks} separate MDPs must not lead from one into another.")
     first = np.where(mdp.terminal[:, None], 0.0, np.where(mdp.legal, floats(start, "start"), -np.inf))
     sequences = []
     for op in (ops.maximum(), ops.softmax(tau)):

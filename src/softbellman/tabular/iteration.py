@@ -146,14 +146,15 @@ def newton(problem: Problem, values: Values, linear: LinearSolver, max_iteration
     best, k = evaluate(problem, values), 1
     point, last, setbacks = best, None, 0
     accuracy, stalls = ROUGH, True
+    limit = max_iterations or MOST_STEPS
     while True:
-        if nearer := sharpened(problem, point):
+        if k < limit and (nearer := sharpened(problem, point)):
             problem, values = nearer
             best = point = evaluate(problem, values)
             k += 1
         if is_solved(problem, point):
             return Run(problem, point, k, True, None)
-        if k == (max_iterations or MOST_STEPS) or setbacks > SETBACKS:
+        if k >= limit or setbacks > SETBACKS:
             return _give_up(problem, best, k, max_iterations)
         start = _sweep(problem, point) if stalls else point
         values, last = _step(problem, start, linear, accuracy, last)

@@ -44,11 +44,20 @@ class Solution:
     notes: tuple[str, ...] = field(default=())
 
 
-def distinct(found: list[Values], mdp: FiniteMDP, tolerance: float) -> list[Values]:
-    """Leaves out what is the same fixed point within the accuracy of the solver."""
+def radius(tolerance: float, error: float = 0.0) -> float:
+    """Returns the distance up to which points that were found with a tolerance, and with such errors, count as one.
+
+    A residual says little of the distance from a fixed point near which the operator hardly contracts, hence the
+    factor of 1,000; a tolerance that is not small has one of 10, so that it hides no fixed points.
+    """
+    return max(10 * tolerance, min(1e3 * tolerance, 1e-6), 2 * error)
+
+
+def distinct(found: list[Values], mdp: FiniteMDP, radius: float) -> list[Values]:
+    """Leaves out what is the same fixed point: points within a radius, and within rounding, of another."""
     kept: list[Values] = []
     for q in found:
-        near = 1e3 * tolerance + 1e-9 * float(np.abs(q[mdp.legal]).max())
+        near = radius + 1e-9 * float(np.abs(q[mdp.legal]).max())
         if all(np.abs(q[mdp.legal] - other[mdp.legal]).max() > near for other in kept):
             kept.append(q)
     return kept

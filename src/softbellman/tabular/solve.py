@@ -16,6 +16,7 @@ from softbellman import operators as ops
 from softbellman.arguments import as_integer, as_number
 from softbellman.faults import faults_placed
 from softbellman.gaps import Gap, NoGap, as_gap
+from softbellman.operators.contract import precision
 from softbellman.tabular.cycles import cycle_note
 from softbellman.tabular.enclosure import Enclosure
 from softbellman.tabular.gapped import GappedEquation, solve_gapped
@@ -23,7 +24,7 @@ from softbellman.tabular.iteration import Problem, Run, iterate, newton
 from softbellman.tabular.kernel import Values
 from softbellman.tabular.linear import LinearSolver, transitions
 from softbellman.tabular.mdp import FiniteMDP
-from softbellman.tabular.solution import Solution, distinct
+from softbellman.tabular.solution import Solution, distinct, radius
 
 METHODS = ("newton", "iteration")
 SMALL = 200  # states up to which the spectral radius at a fixed point is worth its time
@@ -60,8 +61,8 @@ def solve(
 
     Raises:
         TypeError: `operator` is no operator, or `gap` no gap.
-        ValueError: the operator breaks its contract or fails, an argument is out of range, or `gamma` too near to 1
-            for float64.
+        ValueError: the operator breaks its contract, fails, or answers in less than float64; an argument is out of
+            range, or `gamma` too near to 1 for float64.
 
     Example:
         >>> from softbellman import operators as ops, tabular
@@ -80,6 +81,7 @@ def solve(
         raise ValueError(f"max_iterations ({max_iterations}) must be at least 1; leave it out for the default.")
     operator = ops.as_operator(operator)
     ops.require_contract(operator, mdp.num_actions)
+    _require_float64(operator, mdp.num_actions)
     gap = as_gap(gap)
     operator, laws, notes = _in_one_argument(operator)
     actions = int(mdp.legal[~mdp.terminal].sum(axis=1).max(initial=1))
@@ -87,7 +89,7 @@ def solve(
     lipschitz = math.inf if operator.on_one_set is None else operator.lipschitz(actions)
     enclosure = Enclosure.of(mdp, operator, lipschitz=lipschitz, by_shifts=by_shifts)
     if gap != NoGap():
-        best = solve(mdp, ops.maximum(), tolerance=tolerance)
+        best = solve(mdp, ops.maximum(), tolerance=min(tolerance, 1e-10))
         equation = GappedEquation.of(operator, enclosure, gap, lipschitz, laws.translation_equivariant)
         return solve_gapped(equation, best, tolerance, start, starts, max_iterations, notes)
     lower, upper = _band(mdp, operator, laws, enclosure, actions, tolerance)
@@ -118,7 +120,7 @@ def solve(
             high = np.where(away, np.nextafter(high + away, np.inf), high)
         lower, upper = np.maximum(low, lower), np.minimum(high, upper)
     unique = "proved" if enclosure.sound else "unknown" if len(found) < 2 else "no"
-    notes += _notes(search.problem, runs, found, lower, upper, residual)
+    notes += _notes(search.problem, runs, found, search.radius(runs), lower, upper, residual)
     return Solution(
         q=q,
         values=values,
@@ -171,7 +173,22 @@ class _Search(NamedTuple):
     def different(self, runs: list[Run]) -> list[Values]:
         """Return the different fixed points that runs have come to."""
         found = [self.reached(run) for run in runs if run.converged]
-        return distinct(found, self.problem.mdp, self.problem.tolerance)
+        return distinct(found, self.problem.mdp, self.radius(runs))
+
+    def radius(self, runs: list[Run]) -> float:
+        """Return the distance up to which two points that runs have come to are taken for one."""
+        return radius(self.problem.tolerance, max((run.point.error for run in runs if run.converged), default=0.0))
+
+
+def _require_float64(operator: ops.Operator, actions: int) -> None:
+    """Refuses an operator of a coarser precision: the bounds allow for the rounding of float64 alone."""
+    values = np.ones((1, actions))
+    answer = np.asarray(operator(values, values))
+    if precision(answer) > np.finfo(np.float64).eps:
+        raise ValueError(
+            f"{operator} answers in {answer.dtype} to values in float64, in which MDPs are solved; let it compute in "
+            "the dtype of what it is given, by the functions of row.xp."
+        )
 
 
 def _in_one_argument(operator: ops.Operator) -> tuple[ops.Operator, ops.Laws, list[str]]:
@@ -222,7 +239,13 @@ def _apart(points: list[Values], enclosure: Enclosure) -> list[Values]:
 
 
 def _notes(
-    problem: Problem, runs: list[Run], found: list[Values], lower: Values, upper: Values, residual: float
+    problem: Problem,
+    runs: list[Run],
+    found: list[Values],
+    near: float,
+    lower: Values,
+    upper: Values,
+    residual: float,
 ) -> list[str]:
     """Says what the numbers alone do not."""
     mdp, operator, enclosure, tolerance = problem.mdp, problem.operator, problem.enclosure, problem.tolerance
@@ -245,7 +268,8 @@ def _notes(
         return notes
     notes.append(
         f"The Bellman operator of {operator} is not known to be a contraction here: {len(runs)} starts were followed, "
-        f"and {len(found)} different fixed points found. There may be more."
+        f"and {len(found)} different fixed points found, those less than {near:.2g} apart taken for one. There may be "
+        "more."
     )
     if first.converged and first.point.error > tolerance:
         notes.append(

@@ -155,12 +155,15 @@ def _average(estimates: Values) -> Values:
 
 
 def _summed(it: Iterates, gap: Values) -> Values:
-    """The margins of `T^k Q0 - Tsoft^k Q0 <= sum_(j <= k) gamma^j gap`, gap being `[N, 1, 1]`: `[N, K + 1, 1]`."""
-    return bounds.discounted_sum(it.gamma, it.steps)[:, None] * gap - it.error[..., 1:]
+    """The margins of `T^k Q0 - Tsoft^k Q0 <= sum_(j <= k) gamma^j gap`, gap being `[N, 1, 1]`: `[N, K, 1]` from k = 1.
+
+    At k = 0 both sides are 0, whatever the gap is.
+    """
+    return bounds.discounted_sum(it.gamma, it.steps)[1:, None] * gap - it.error[:, 1:, 1:]
 
 
 def _compounded(it: Iterates, gap: Values) -> Values:
-    """The margins of `T^k Q0 - Tsoft^k Q0 <= b_k`, `b_0 = 0`, `b_(k+1) = gamma (gap_k + L b_k)`: `[N, K + 1]`.
+    """The margins of `T^k Q0 - Tsoft^k Q0 <= b_k`, `b_0 = 0`, `b_(k+1) = gamma (gap_k + L b_k)`: `[N, K]` from k = 1.
 
     Here gap is `[N, K]`. With `X = T^k Q0` and `Y = Tsoft^k Q0`, `max X - sm Y = (max X - sm X) + (sm X - sm Y)`: a
     gap at an exact iterate, on which tau has no bearing, and at most L times the error so far.
@@ -168,7 +171,7 @@ def _compounded(it: Iterates, gap: Values) -> Values:
     lipschitz, bound = bounds.softmax_lipschitz(it.actions), [np.zeros(len(gap))]
     for step in gap.T:
         bound.append(it.gamma * (step + lipschitz * bound[-1]))
-    return np.stack(bound, axis=1) - it.error[..., 1]
+    return np.stack(bound[1:], axis=1) - it.error[:, 1:, 1]
 
 
 def _gap_of_start(it: Iterates) -> Values:
@@ -244,11 +247,12 @@ THEOREM_1_UPPER = Statement(
     "Theorem 1 (I), upper bound",
     "limsup Tsoft^k Q0 <= Q*; in the proof, Tsoft^k Q0 <= T^k Q0 for every k",
     ALWAYS,
-    paper=lambda it: it.error[..., 0],
+    paper=lambda it: it.error[:, 1:, 0],
 )
 THEOREM_1_LOWER = Statement(
     "Theorem 1 (I), lower bound",
-    "liminf Tsoft^k Q0 >= Q* - gamma / (1 - gamma) (m - 1) max{1 / (tau + 2), 2 Qmax / (1 + exp(tau))}",
+    "liminf Tsoft^k Q0 >= Q* - gamma / (1 - gamma) (m - 1) max{1 / (tau + 2), 2 Qmax / (1 + exp(tau))}; read for every "
+    "k, as it is proved",
     GAINS,
     paper=lambda it: bounds.discounted_sum(it.gamma) * _lemma_1_upper(it, 2 * it.q_max) - it.error[..., 1:],
     corrected=lambda it: bounds.discounted_sum(it.gamma) * _lemma_1_upper(it, it.width) - it.error[..., 1:],
