@@ -346,6 +346,15 @@ def test_an_environment_without_a_run_that_counts_is_in_the_page(tmp_path):
     assert re.search(r"mean scored 2\.\d\d a game more than max", words)
 
 
+def test_a_name_of_an_environment_is_no_part_of_a_figure(tmp_path):
+    """As the page's style and script, and a figure alone, find parts: by what follows a dot."""
+    page = report_of(synthetic(tmp_path / "study", ["pkg.o1.seeds:make"], ["max", "mean"], [0, 1, 2], phases=3))
+    parts = set(re.findall(r'id="([^"]*[.]o[0-9]+[.][^"]*)"', page.read_text()))
+    assert len(parts) > 20 and all(part.count(".") == 2 for part in parts)
+    alone = (page.parent / "figures" / "pkg.o1.seeds-make-test_return.svg").read_text()
+    assert ".o0.mean" in alone and ".o1.mean" in alone and ".seed" not in alone
+
+
 def test_a_hostile_name_is_text(tmp_path):
     study = synthetic(tmp_path / "study", ["gym/<img src=x onerror=alert(1)>"], ["max"], [0, 1], phases=2)
     page = report_of(study, films=False).read_text()

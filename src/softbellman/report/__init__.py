@@ -218,7 +218,7 @@ def _picture(
     from matplotlib import rc_context
 
     with rc_context({"font.size": 11}):
-        note = draw(figure.subplots(), name)
+        note = draw(figure.subplots(), name.replace(".", "-"))  # the page finds parts by what follows a dot
         svg = svg_text(figure, name)
     looks = [(pictures.look(number), spec) for number, spec in operators]
     legend = [(look.colour, look.dashes, spec) for look, spec in looks]
