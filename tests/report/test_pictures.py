@@ -45,6 +45,10 @@ def test_what_was_not_measured_is_said_in_its_place(tmp_path):
     assert [text.get_text() for text in axis.texts] == ["not measured"]
 
 
+def test_forty_eight_operators_look_each_its_own_way():
+    assert len({pictures.look(number) for number in range(48)}) == 48
+
+
 def test_nothing_to_draw_is_an_error(cartpole, walk, tmp_path):
     with pytest.raises(ValueError, match="one picture shows one environment, not gym/CartPole-v1, gym/walk:Walk-v0"):
         draw_curves([Records.read(cartpole[0]), Records.read(walk)], tmp_path / "both.png")

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which the colour-blind tell apart; the yellow is left out, for it fades on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 # Lengths of dash and gap, in widths of the line. Where the colours begin anew, the next kind of line does.
-DASHES = ((), (4.0, 1.6), (1.2, 1.2), (6.0, 1.5, 1.2, 1.5))
+DASHES = (
+    *((), (4.0, 1.6), (1.2, 1.2), (6.0, 1.5, 1.2, 1.5)),
+    *((4.0, 4.0), (1.2, 3.0), (4.0, 1.2, 1.2, 1.2, 1.2, 1.2)),
+)
 BAND_SEEDS = 3  # from fewer, Student's interval is so wide that its band would fill the picture
 _TICK, _ENTRY = 24, 60  # letters of a line of an operator's name, beside an axis and in a legend
 FEW_POINTS = 30  # so many points of a curve are marked one by one
@@ -161,7 +164,7 @@ def draw_panel(
         panel: the quantity.
         curves: the operators.
         unit: the label of the x axis.
-        name: names the parts, `<name>.o<operator>.<part>`, by which a page finds them in the SVG.
+        name: names the parts, `<name>.o<operator>.<part>`, by which a page finds them in the SVG; it has no dot.
         each_seed: draws thin lines for the seeds also where there is a mean.
         behind: a curve that is drawn in grey behind all others.
 
