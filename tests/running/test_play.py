@@ -173,6 +173,24 @@ def test_l46_without_an_encoder_the_film_is_a_gif(walk, tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["walk.gif"]
 
 
+@pytest.mark.parametrize("ending", [".mp4", ".gif"])
+def test_a_film_that_is_interrupted_leaves_the_one_before(walk, tmp_path, monkeypatch, ending):
+    place = tmp_path / f"walk{ending}"
+    place.write_bytes(b"before")
+    pictures, add = [], play.Film.add
+
+    def stop(film, picture):
+        if len(pictures) == 5:
+            raise KeyboardInterrupt
+        pictures.append(picture)
+        add(film, picture)
+
+    monkeypatch.setattr(play.Film, "add", stop)
+    with pytest.raises(KeyboardInterrupt):
+        play.watch(walk, walk.runs[0], place)
+    assert place.read_bytes() == b"before" and [*tmp_path.iterdir()] == [place]
+
+
 def test_l46_cartpole_is_filmed_without_a_display(cartpole, tmp_path, monkeypatch):
     pytest.importorskip("pygame")
     monkeypatch.delenv("DISPLAY", raising=False)

@@ -150,7 +150,7 @@ def watch(
 
 
 class Film:
-    """A film that is being written; its file is made with the first picture.
+    """A film that is being written, beside its place until it is whole; its file is made with the first picture.
 
     Attributes:
         path: where it goes; the ending has become `.gif` if `.mp4` was asked for and there is no encoder.
@@ -173,6 +173,7 @@ class Film:
             raise ValueError(f"a film ends in .mp4 or .gif, and {path} does not")
         self.path = path if path.suffix == ".gif" or _has_encoder() else path.with_suffix(".gif")
         self.pictures = 0
+        self._unfinished = self.path.with_name(f".{self.path.stem}.{os.getpid()}{self.path.suffix}")
         self._open, self._rate = imageio.get_writer, pictures_per_second
         self._writer: Any = None
 
@@ -180,10 +181,16 @@ class Film:
         """Returns itself."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Finishes the file."""
-        if self._writer is not None:
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        """Finishes the file and puts it in its place, or drops it where something was raised."""
+        if self._writer is None:
+            return
+        try:
             self._writer.close()
+            if raised is None:
+                self._unfinished.replace(self.path)
+        finally:
+            self._unfinished.unlink(missing_ok=True)
 
     def add(self, picture: np.ndarray) -> None:
         """Adds a picture `[height, width, 3]` uint8, each pixel made a square of pixels if it is a small one."""
@@ -194,7 +201,7 @@ class Film:
                 options = {"fps": self._rate, "codec": "libx264", "macro_block_size": 2, "quality": 8}
             else:
                 options = {"duration": 1000 / self._rate, "loop": 0}
-            self._writer = self._open(self.path, **options)
+            self._writer = self._open(self._unfinished, **options)
         self._writer.append_data(picture.repeat(size, axis=0).repeat(size, axis=1))
         self.pictures += 1
 
