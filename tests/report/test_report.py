@@ -18,6 +18,7 @@ from softbellman.analysis.statistics import paired_difference, simultaneous_diff
 from softbellman.envs import MissingExtra
 from softbellman.report import account, films
 from softbellman.report.conclusions import conclude
+from softbellman.study.files import load_params, save_params
 from softbellman.study.store import Study
 from softbellman.study.writer import write_status
 
@@ -405,6 +406,40 @@ def test_l46_the_best_agent_is_filmed_once(cartpole, tmp_path, monkeypatch):
     monkeypatch.setattr("softbellman.report.page.LARGEST_FILM", 10)
     report_of(study)
     assert f'src="{video.relative_to(page.parent)}"' in page.read_text()
+
+
+def test_a_film_of_another_network_is_not_taken_for_its_own(cartpole, tmp_path):
+    """As a study has that was trained anew, or another one whose page goes to the same place."""
+    pytest.importorskip("imageio")
+    studies = [Study(shutil.copytree(cartpole[0].path, tmp_path / name)) for name in ("first", "second")]
+    for run in studies[1].runs:
+        params, facts = load_params(run.path / "best.safetensors")
+        turned = {name: -array for name, array in params["q"].items()}  # the worst action is its best
+        save_params(run.path / "best.safetensors", params | {"q": turned}, facts["agent_steps"], facts["test_return"])
+    seen = []
+    for study in studies:
+        (film,) = films.film_best(Records.read(study), "gym/CartPole-v1", tmp_path / "videos")
+        seen.append(film.path.read_bytes())
+    assert seen[0] != seen[1]
+
+
+def test_nothing_of_another_study_stays_beside_its_page(tmp_path):
+    page, own = tmp_path / "page", ["figures/mine-scores.svg", "tables/mine.csv", "videos/mine.mp4"]
+    two = synthetic(tmp_path / "two", ["g/a", "g/b"], ["max", "mean"], [0, 1], phases=2)
+    one = synthetic(tmp_path / "one", ["g/c"], ["max"], [0, 1], phases=2)
+    report_of(two, out=page)
+    for name in (*own, "videos/g-a/max.mp4"):
+        (page / name).parent.mkdir(parents=True, exist_ok=True)
+        (page / name).write_text("of a user")
+    with (page / "files.txt").open("a") as listing:
+        listing.write("videos/g-a/max.mp4\n../two/study.json\n")
+    report_of(one, out=page, films=False)
+    report_of(one, films=False)
+
+    def files(folder):
+        return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+    assert files(page) == files(one.path / "report") | set(own) and (two.path / "study.json").exists()
 
 
 def test_what_cannot_be_filmed_is_said(tmp_path):

@@ -4,11 +4,12 @@
     <study>/report/figures/*.svg    each figure with its legend
     <study>/report/tables/*.csv     see `report.tables`
     <study>/report/videos/          the films
+    <study>/report/files.txt        the names of all these, by which the next report removes what it does not write
 
 Numbers are found in `findings`, put into words in `conclusions` and into cells in `cells`; `page` makes a page of all.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,8 @@ def write(
 ) -> Path:
     """Writes the report of a study, anew if there is one; the same study gives the same page.
 
+    Of what a report before it wrote there, also of another study, nothing that it does not write again stays.
+
     Args:
         records: what its runs left; those that failed or diverged do not count, those under way if none has finished.
         found: what it found in each environment, by `find_all`.
@@ -77,9 +80,23 @@ def write(
     ]
     games, common = across(records) if len(study.environments) > 1 else ([], None)
     profile = None if common is None else _profile(common, folder / "figures")
-    write_tables(records, found, curves, games, folder / "tables")
+    written = write_tables(records, found, curves, games, folder / "tables")
+    written += [each.file for section in sections for each in section.pictures if each.file]
+    written += [profile.file] if profile and profile.file else []
+    written += [file for section in sections for film in section.films for file in film.files]
     write_atomically(folder / "index.html", page.render(records, folder, sections, games, profile, live))
+    _leave_alone(folder, written)
     return folder / "index.html"
+
+
+def _leave_alone(folder: Path, written: Iterable[Path]) -> None:
+    """Removes what an earlier report wrote and this one did not, by the list that it left, and leaves its own."""
+    listing, names = folder / "files.txt", sorted(str(file.relative_to(folder)) for file in written)
+    for name in set(listing.read_text().splitlines() if listing.exists() else ()).difference(names):
+        file = folder / name
+        if file.resolve().is_relative_to(folder.resolve()) and file.is_file():
+            file.unlink()
+    write_atomically(listing, "".join(f"{name}\n" for name in names))
 
 
 def table(records: Records) -> list[dict[str, Any]]:
@@ -222,5 +239,5 @@ def _picture(
         svg = svg_text(figure, name)
     looks = [(pictures.look(number), spec) for number, spec in operators]
     legend = [(look.colour, look.dashes, spec) for look, spec in looks]
-    write_atomically(folder / f"{name}.svg", alone(svg, title, legend))
-    return Picture(title, meaning, svg, note)
+    write_atomically(file := folder / f"{name}.svg", alone(svg, title, legend))
+    return Picture(title, meaning, svg, note, file)

@@ -1,5 +1,6 @@
 """Films of each operator's best agent, kept beside the report."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import NamedTuple
@@ -30,11 +31,16 @@ class Film(NamedTuple):
     path: Path | None
     caption: str
 
+    @property
+    def files(self) -> list[Path]:
+        """Its files: the film, and beside it what it is of."""
+        return [] if self.path is None else [self.path, self.path.with_suffix(".json")]
+
 
 def film_best(records: Records, environment: str, folder: Path) -> list[Film]:
     """Films one game of each operator's best agent: the network that scored most in any test phase of its runs.
 
-    A film that is there already, of the same network, is not made anew. A game that can't be filmed
+    A film that is there already, of the very same network file, is not made anew. A game that can't be filmed
     does no harm.
 
     Args:
@@ -63,9 +69,10 @@ def film_best(records: Records, environment: str, folder: Path) -> list[Film]:
 def _film(study: Study, run: RunPath, path: Path) -> Film:
     from softbellman.running.play import watch
 
-    _, saved = load_params(run.path / "best.safetensors")
+    best = run.path / "best.safetensors"
+    _, saved = load_params(best)
     epsilon, facts_file = study.config.loop.test_epsilon, path.with_suffix(".json")
-    network = {"seed": run.seed, "agent_steps": saved["agent_steps"], "epsilon": epsilon}
+    network = {"sha256": hashlib.sha256(best.read_bytes()).hexdigest(), "seed": run.seed, "epsilon": epsilon}
     facts = json.loads(facts_file.read_text()) if facts_file.exists() else {}
     if facts.get("network") != network or not (path.parent / facts["file"]).exists():
         made, phase, _ = watch(study, run, path, epsilon=epsilon, max_steps=LONGEST)

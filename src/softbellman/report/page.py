@@ -32,12 +32,14 @@ class Picture(NamedTuple):
         meaning: what it shows, in a sentence.
         svg: the figure, or None if there is nothing to draw.
         note: what must be known to read this one right, or an empty text.
+        file: where it is alone, with title and legend; None if there is nothing to draw.
     """
 
     title: str
     meaning: str
     svg: str | None
     note: str
+    file: Path | None = None
 
 
 class Live(NamedTuple):

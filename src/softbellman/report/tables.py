@@ -20,7 +20,7 @@ def write_tables(
     curves: Mapping[str, Mapping[Panel, Sequence[Curves]]],
     games: Sequence[Across],
     folder: Path,
-) -> None:
+) -> list[Path]:
     """Writes `operators.csv`, `runs.csv`, `curves.csv`, `choices.csv` and, of several environments, `games.csv`.
 
     Args:
@@ -29,14 +29,21 @@ def write_tables(
         curves: what its panels show, by environment.
         games: what it found over all environments; empty if there is but one.
         folder: where the tables go.
+
+    Returns:
+        Their paths.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_table(folder / "operators.csv", of_operators(found))
-    write_table(folder / "runs.csv", _runs(records))
-    write_table(folder / "curves.csv", _curves(records, curves))
-    write_table(folder / "choices.csv", _choices(found))
-    if games:
-        write_table(folder / "games.csv", _games(games))
+    tables = {
+        "operators.csv": of_operators(found),
+        "runs.csv": _runs(records),
+        "curves.csv": _curves(records, curves),
+        "choices.csv": _choices(found),
+        **({"games.csv": _games(games)} if games else {}),
+    }
+    for name, rows in tables.items():
+        write_table(folder / name, rows)
+    return [folder / name for name in tables]
 
 
 def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
