@@ -15,6 +15,7 @@ from softbellman.analysis.findings import Found, Row, find
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import summarise
 from softbellman.analysis.statistics import paired_difference, simultaneous_differences
+from softbellman.config import replaced
 from softbellman.envs import MissingExtra
 from softbellman.report import account, films
 from softbellman.report.conclusions import conclude
@@ -354,6 +355,13 @@ def test_a_name_of_an_environment_is_no_part_of_a_figure(tmp_path):
     assert len(parts) > 20 and all(part.count(".") == 2 for part in parts)
     alone = (page.parent / "figures" / "pkg.o1.seeds-make-test_return.svg").read_text()
     assert ".o0.mean" in alone and ".o1.mean" in alone and ".seed" not in alone
+
+
+def test_options_are_written_as_on_the_command_line(tmp_path):
+    options = {"size": 5, "name": "7", "slippery": True}
+    study = synthetic(tmp_path / "study", ["gym/Grid-v0"], ["max"], [0], phases=2)
+    study.take_config(replaced(study.config, "env.options", options), [])
+    assert dict(account.settings(study))["env.options"] == 'name="7" size=5 slippery=true'
 
 
 def test_a_hostile_name_is_text(tmp_path):

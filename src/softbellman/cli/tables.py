@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from softbellman.config import Config, Preset, sources
-from softbellman.envs.options import written_options
+from softbellman.config import Config, Preset, in_words, sources
 
 LABEL_WIDTH = 17
 
@@ -51,7 +50,7 @@ def print_settings(preset: Preset, config: Config, values: Iterable[tuple[str, A
     """Prints values of a configuration by dotted name, and where each comes from."""
     where = sources(config, preset)
     print_lines([("preset", f"{preset.name}: {preset.summary}")])
-    print_table(("field", "value", "from"), [(name, number(value), where[name]) for name, value in values])
+    print_table(("field", "value", "from"), [(name, in_words(value), where[name]) for name, value in values])
 
 
 def complain(message: str, code: int) -> int:
@@ -68,20 +67,3 @@ def written(what: str, write: Callable[[], Path]) -> Path | None:
     except (ValueError, ImportError, OSError) as error:
         complain(f"{what} could not be written: {error}", 0)
         return None
-
-
-def number(value: Any) -> str:
-    """Writes a value of the configuration as a reader would.
-
-    >>> number(50_000_000), number((128, 128)), number(None), number(1e-08), number({"size": 5})
-    ('50,000,000', '128 128', 'none', '1e-08', 'size=5')
-    """
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, dict):
-        return " ".join(written_options(value)) or "none"
-    if isinstance(value, tuple):
-        return " ".join(map(number, value)) or "none"
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -14,6 +14,7 @@ from softbellman.config.settings import (
     decisive,
     effective,
     fields,
+    in_words,
     replaced,
     with_settings,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "default_preset",
     "effective",
     "fields",
+    "in_words",
     "parse_arm",
     "preset",
     "replaced",

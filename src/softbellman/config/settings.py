@@ -15,7 +15,7 @@ from softbellman.arguments import as_integer, as_list, as_number, nearest
 from softbellman.envs.atari.protocol import PAPER_ATARI, AtariProtocol
 from softbellman.envs.families import find_family, section_forms
 from softbellman.envs.minatar.protocol import MinAtarProtocol
-from softbellman.envs.options import EnvOptions
+from softbellman.envs.options import EnvOptions, written_options
 from softbellman.learning.settings import LearnerSettings, RecipeSettings
 from softbellman.references import is_reference, reference_to
 from softbellman.training.settings import LoopSettings, check
@@ -106,6 +106,23 @@ def effective(config: "Config", environments: Sequence[str], network: str | None
         idle.append("learner.rmsprop_decay")
     idle += [f"recipe.{name}" for name, value in fields(RecipeSettings()) if getattr(config.recipe, name) == value]
     return [(name, value) for name, value in fields(config) if not name.startswith(tuple(idle))]
+
+
+def in_words(value: Any) -> str:
+    """Writes a setting's value, or a fact that an environment says of itself, as a reader would.
+
+    >>> in_words(50_000_000), in_words((128, 128)), in_words(None), in_words(1e-08), in_words({"size": 5, "map": "4x4"})
+    ('50,000,000', '128 128', 'none', '1e-08', 'size=5 map=4x4')
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return " ".join(written_options(value)) or "none"
+    if isinstance(value, list | tuple):
+        return " ".join(map(in_words, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def replaced(config: Any, path: str, value: Any) -> Any:

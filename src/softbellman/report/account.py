@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from softbellman.analysis.records import Records
-from softbellman.config import effective, fields
+from softbellman.config import effective, fields, in_words
 from softbellman.config.arms import joined, noun_of
 from softbellman.report.wording import count
 from softbellman.study.store import Study
@@ -52,7 +52,7 @@ def facts(records: Records) -> Iterator[tuple[str, str]]:
 def settings(study: Study) -> list[tuple[str, str]]:
     """Lists what each environment says of itself, and every setting that has an effect, with those of arms below it."""
     listing = [
-        (f"{environment}: {name}", _text(value))
+        (f"{environment}: {name}", in_words(value))
         for environment in study.environments
         for name, value in study.record["environment_facts"].get(environment, {}).items()
         if name != "environment"
@@ -60,9 +60,9 @@ def settings(study: Study) -> list[tuple[str, str]]:
     configs = [study.config, *(arm.config(study.config) for arm in study.arms.values())]
     used = {name for config in configs for name, _ in effective(config, study.environments)}
     for path, value in fields(study.config):
-        listing += [(path, _text(value))] if path in used else []
+        listing += [(path, in_words(value))] if path in used else []
         for arm in study.arms.values():
-            listing += [(f"{path} of {arm.name}", _text(own)) for changed, own in arm.changes if changed == path]
+            listing += [(f"{path} of {arm.name}", in_words(own)) for changed, own in arm.changes if changed == path]
     return listing
 
 
@@ -96,13 +96,3 @@ def _steps(row: dict[str, Any]) -> float:
 
 def _period(n: int, noun: str) -> str:
     return noun if n == 1 else count(n, noun)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return " ".join(map(_text, value)) or "none"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_text(each)}" for name, each in value.items()) or "none"
-    return "none" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
