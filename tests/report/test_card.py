@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import softbellman as sb
+from softbellman.config import replaced
 from softbellman.report.card import write_card
 from softbellman.running import play
 from softbellman.study.files import load_params, save_params
@@ -86,12 +87,50 @@ def test_it_is_a_study_of_one_run_that_the_commands_take(card):
     assert all(np.array_equal(ours[layer][name], theirs[layer][name]) for layer in ours for name in ours[layer])
 
 
-def test_it_names_no_place_of_its_user(tmp_path):
+def test_it_names_no_place_of_its_user(tmp_path, monkeypatch):
     place = tmp_path / "home" / "someone" / "study"
     study = synthetic(place, operators=["max"], seeds=[0])
-    study.update(command=["compare", "gym/CartPole-v1", "--out", str(place)])
+    flags = {"xla_flags": f"--xla_dump_to={place}/dump --xla_cpu_enable_fast_math=1"}
+    study.update(command=["compare", "--out", str(place)], provenance=study.record["provenance"] | flags)
+    write_status(study.runs[0], "failed", reason=f"OSError: no {place}/maze.json", agent_steps=2_000, updates=500)
+
+    def refuse(*_, **__):
+        raise ValueError(f"no '{place}/my maps/4x4.json' nor {place}/maze.json")
+
+    for name in ("softbellman.running.play.watch", "softbellman.policies.policy.load"):
+        monkeypatch.setattr(name, refuse)
     folder = carded(study, study.runs[0], tmp_path / "card")
     assert all(b"someone" not in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    text, own = (folder / "README.md").read_text(), Study(folder)
+    told = r"ValueError: no '4x4\.json' nor maze\.json \(test_card\.py, line \d+\)\.$"
+    assert len(re.findall(f"^(?:Not filmed|.* failed where this card was made): {told}", text, re.MULTILINE)) == 2
+    assert own.record["provenance"]["xla_flags"] == "--xla_dump_to=dump --xla_cpu_enable_fast_math=1"
+    standing = json.loads((own.runs[0].path / "status.json").read_text())
+    assert standing == {"state": "failed", "agent_steps": 2_000, "updates": 500}
+
+
+def test_it_says_which_options_of_the_environment_are_in_it(tmp_path):
+    study = synthetic(tmp_path / "study", ["gym/nobody:Knows-v0"], ["max"], [0])
+    text = (carded(study, study.runs[0], tmp_path / "none") / "README.md").read_text()
+    assert "Options of the environment" not in text
+    study.take_config(replaced(study.config, "env.options", {"size": 5, "map": "/home/someone/map.json"}), [])
+    text = (carded(study, study.runs[0], tmp_path / "card") / "README.md").read_text()
+    assert "Options of the environment are in it as they were given: `map=/home/someone/map.json size=5`." in text
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_an_empty_directory_is_filled_where_it_is(tmp_path, linked):
+    """It may be a link, or mounted, or its parent may be one that can't be written."""
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0])
+    (tmp_path / "there").mkdir()
+    before, out = (tmp_path / "there").stat().st_ino, tmp_path / ("link" if linked else "there")
+    if linked:
+        out.symlink_to("there")
+    folder = carded(study, study.runs[0], out)
+    assert Study(folder).runs[0].path.is_dir() and (tmp_path / "there").stat().st_ino == before
+    assert sorted(each.name for each in (tmp_path / "there").iterdir()) == [
+        *("README.md", "operator.json", "results.csv", "runs", "study.json")
+    ]
 
 
 def blocks(folder, language):

@@ -22,6 +22,7 @@ import numpy as np
 from softbellman.analysis.findings import find, under_way
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import collect
+from softbellman.config import in_words
 from softbellman.envs.families import family_of
 from softbellman.faults import reason_of
 from softbellman.report import account, page
@@ -30,15 +31,21 @@ from softbellman.report.wording import count
 from softbellman.study.files import load_params, read_metrics, write_atomically
 from softbellman.study.locks import PREFIX
 from softbellman.study.place import require_new
-from softbellman.study.runs import RunPath, SavedNetwork, params_file
+from softbellman.study.runs import RunPath, SavedNetwork, params_file, read_status
 from softbellman.study.store import Study
+from softbellman.study.writer import write_status
 
 if TYPE_CHECKING:
     from softbellman.policies.policy import Policy
 
-_OF_A_RUN = ("best.safetensors", "final.safetensors", "metrics.csv", "status.json")
+_OF_A_RUN = ("best.safetensors", "final.safetensors", "metrics.csv")
 _TOLD = ("budget of a run", "tests", "learner", "exploration", "rewards", "software")
 _OWN = re.compile(r"\b[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")  # `package.module:name`
+# The folders of a place: in quotes, or before a file's line, they may have spaces.
+_FOLDERS = re.compile(
+    r"""(?<=['"(])~?/[^'"()\n]*/(?=[^'"()/\n]*(?:['"]|, line \d+\)))"""
+    r"""|(?<![\w./~-])~?/(?:[^\s'"(),:;=/]+/)*(?=[^\s/])"""
+)
 
 
 def write_card(study: Study, run: RunPath, out: Path, *, network: SavedNetwork = "best") -> Path:
@@ -61,8 +68,9 @@ def write_card(study: Study, run: RunPath, out: Path, *, network: SavedNetwork =
     _, saved = load_params(params_file(run, network))
     if not len(read_metrics(run.path / "metrics.csv")["epoch"]):
         raise ValueError(f"{run.path / 'metrics.csv'} has no row: without a test phase there is nothing to tell")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".card-", dir=out.parent) as scratch:
+    place = out if out.exists() else out.parent  # a directory that is there may be a link, or a mounted one
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".card-", dir=place) as scratch:
         made = Path(scratch) / "card"
         own = _only(study, run, made)
         film, played = _film(study, run, made, network)
@@ -99,27 +107,45 @@ def write_card(study: Study, run: RunPath, out: Path, *, network: SavedNetwork =
                 extra=family_of(run.environment).extra,
                 needs=sorted(set(_OWN.findall(f"{run.arm} {run.environment} {study.config_of(run).network.kind}"))),
                 facts=[(name, value) for name, value in account.facts(records) if name in _TOLD],
+                options=in_words(options) if (options := study.config.env.options) else "",
                 made_with=account.made_with(study),
                 quoted=json.dumps,
             )
         )
         write_atomically(made / "README.md", text)
-        made.rename(out)
+        if place is out:
+            for each in list(made.iterdir()):
+                each.rename(out / each.name)
+        else:
+            made.rename(out)
     return out / "README.md"
 
 
 def _only(study: Study, run: RunPath, folder: Path) -> RunPath:
-    """Makes a study of one run of a study, without the words that asked for it, which may name a user's places."""
+    """Makes a study of one run of a study, without what may name a user's places but the environment's options."""
     facts = {run.environment: study.record["environment_facts"].get(run.environment, {})}
     asked = (run.environment, [run.arm], [run.seed], study.config, facts, [])
-    (own,) = Study.create(folder, *asked, provenance=study.record["provenance"]).runs
+    flags = _unplaced(study.record["provenance"].get("xla_flags") or "") or None
+    (own,) = Study.create(folder, *asked, provenance=study.record["provenance"] | {"xla_flags": flags}).runs
     for lease in folder.glob(f"{PREFIX}*"):
         lease.unlink()
     own.path.mkdir(parents=True)
     for name in _OF_A_RUN:
         if (run.path / name).exists():
             shutil.copyfile(run.path / name, own.path / name)
+    if (state := read_status(run)) is not None:  # without the reason
+        facts = json.loads((run.path / "status.json").read_text())
+        write_status(own, state, **{name: facts[name] for name in ("agent_steps", "updates") if name in facts})
     return own
+
+
+def _unplaced(text: str) -> str:
+    """Shortens the places of files in a text to their names.
+
+    >>> _unplaced("ValueError: no '/home/me/my maps/4x4.json' for gym/Maze-v0 (/home/me/maze.py, line 3)")
+    "ValueError: no '4x4.json' for gym/Maze-v0 (maze.py, line 3)"
+    """
+    return _FOLDERS.sub("", text)
 
 
 def _film(study: Study, run: RunPath, folder: Path, network: SavedNetwork) -> tuple[str | None, str]:
@@ -129,7 +155,7 @@ def _film(study: Study, run: RunPath, folder: Path, network: SavedNetwork) -> tu
     try:
         path, phase, _ = watch(study, run, folder / "replay.mp4", network=network)
     except Exception as error:  # a user's environment may fail to render in any way
-        return None, reason_of(error)
+        return None, _unplaced(reason_of(error))
     played = f"The first {phase.steps:,} agent steps of a game" if phase.unfinished else "A game"
     return path.name, f"{played}, score {phase.mean:g}"
 
@@ -141,7 +167,7 @@ def _policy(folder: Path, network: SavedNetwork) -> tuple["Policy | None", str]:
     try:
         return load(folder, network=network), ""
     except Exception as error:  # a user's environment or network may fail in any way
-        return None, reason_of(error)
+        return None, _unplaced(reason_of(error))
 
 
 def _row(row: dict[str, Any]) -> list[str]:
