@@ -180,8 +180,17 @@ def test_a_lease_that_is_lost_is_known_without_a_look(tmp_path, monkeypatch):
         lease_of(tmp_path).unlink()
         (thread,) = beating(tmp_path)
         thread.join(10)
-        with pytest.raises(Lost, match="silent for over"):
+        with pytest.raises(Lost, match=f"has taken over {tmp_path}$"):  # it was never silent
             lease.check()
+
+
+def test_who_was_silent_for_too_long_is_told_so(tmp_path, monkeypatch):
+    with locked(tmp_path) as lease:
+        monkeypatch.setattr(locks, "_now", lambda: time.clock_gettime(time.CLOCK_BOOTTIME) + locks.LEASE)
+        lease_of(tmp_path).unlink()
+        for tell in (lease.confirm, lease.check):
+            with pytest.raises(Lost, match=f"has taken over {tmp_path}: this one was silent for over 60 s$"):
+                tell()
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ETIMEDOUT, errno.EACCES])
@@ -220,6 +229,56 @@ def test_only_what_is_known_to_be_over_is_taken_at_once(changes, is_over, tmp_pa
         holder = locks._newest(tmp_path)
         assert holder is not None and holder.is_over == is_over
         path.unlink()
+
+
+@pytest.fixture
+def hidden(monkeypatch):
+    """Hides a process as `hidepid` does those of another user: it is not shown, and takes no signal."""
+
+    def hide(pid):
+        facts, access, kill = locks._facts, os.access, os.kill
+        monkeypatch.setattr(locks, "_facts", lambda asked: facts(asked) | ({"began": None} if asked == pid else {}))
+        monkeypatch.setattr(os, "access", lambda path, mode: f"/{pid}/" not in path and access(path, mode))
+
+        def refused(asked, number):
+            kill(asked, number)  # of a process that is over it says so
+            if (asked, number) == (pid, 0):
+                raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+        monkeypatch.setattr(os, "kill", refused)
+
+    return hide
+
+
+def test_one_of_this_machine_that_is_hidden_keeps_its_lock_while_it_lives(holder, tmp_path, monkeypatch, hidden):
+    monkeypatch.setattr(locks, "LEASE", 2.0)
+    process, until = holder({}), time.monotonic() + 4
+    hidden(process.pid)
+    assert locks.is_held(tmp_path)
+    with pytest.raises(Held, match=f"process {process.pid} on "), locked(tmp_path):
+        pass
+
+    def wait(_):
+        if time.monotonic() > until:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError), locked(tmp_path, wait):
+        pass
+    process.send_signal(signal.SIGSTOP)  # it can't be seen to live any more
+    began = time.monotonic()
+    with locked(tmp_path):
+        assert time.monotonic() - began >= 1.5
+
+
+def test_one_of_this_machine_that_was_hidden_and_is_over_is_in_nobodys_way(holder, tmp_path, hidden):
+    process = holder({})
+    hidden(process.pid)
+    process.kill()
+    process.wait()
+    assert not locks.is_held(tmp_path)
+    began = time.monotonic()
+    with locked(tmp_path):
+        assert time.monotonic() - began < locks.LEASE / 4
 
 
 def test_a_copy_of_a_directory_is_free_while_the_other_is_trained(tmp_path):

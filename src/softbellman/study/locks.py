@@ -2,8 +2,9 @@
 
 A lock is a lease: a file that its holder touches every few seconds. Another process takes the holder's place when that
 is known to be over, as a process of this machine that has ended is; and when the file has stayed untouched for `LEASE`
-seconds of the other's own clock. So a machine that is gone holds nothing, and no two clocks are compared. The locks of
-the file system are not relied upon: over a network a dead machine may keep one, or each machine has its own.
+seconds of the other's own clock. So a machine that is gone holds nothing, and no two clocks are compared. A process of
+this machine that is hidden, as other users' are under `hidepid`, counts like one of another. The locks of the file
+system are not relied upon: over a network a dead machine may keep one, or each machine has its own.
 
 Each lease has a number, one more than the one before, and only the highest counts. The file system is taken to
 let one of two succeed that make a file of one name (so it is on local ones, NFS from version 3 on, Lustre and GPFS);
@@ -37,7 +38,7 @@ class Held(ValueError):
 
 
 class Lost(ValueError):
-    """Another process has taken this one's place, since this one was silent for too long."""
+    """Another process has taken this one's place, as it may where this one was silent for too long."""
 
 
 class Lease:
@@ -50,6 +51,7 @@ class Lease:
     def __init__(self, path: Path) -> None:
         """Takes the file, which this process has just made."""
         self._path, self.notes = path, list[str]()
+        self._touched, self._silent_for = _now(), 0.0
         self._lost, self._over, self._touching = False, threading.Event(), threading.Lock()
         threading.Thread(target=self._keep, name=f"lease of {path}", daemon=True).start()
 
@@ -60,7 +62,8 @@ class Lease:
             Lost: it is.
         """
         if self._lost:
-            raise Lost(f"another process has taken over {self._path.parent}: this one was silent for over {LEASE:g} s")
+            why = f": this one was silent for over {LEASE:g} s" if self._silent_for > LEASE else ""
+            raise Lost(f"another process has taken over {self._path.parent}{why}")
 
     def confirm(self) -> None:
         """Makes sure that the lease is held, before something is written.
@@ -75,8 +78,9 @@ class Lease:
                 return
             try:
                 os.utime(self._path)
+                self._touched = _now()
             except OSError as error:
-                self._lost = error.errno in _GONE
+                self._silent_for, self._lost = _now() - self._touched, error.errno in _GONE
                 self.check()
                 raise
 
@@ -142,13 +146,13 @@ def is_held(folder: Path, silence: Silence | None = None) -> bool:
 
     Args:
         folder: the directory.
-        silence: kept from one look to the next, it tells when a machine is gone; without it, every holder on another
-            machine counts as alive.
+        silence: kept from one look to the next, it tells when a machine is gone; without it, every holder that can't
+            be seen, as on another machine, counts as alive.
     """
     holder = _newest(folder) if folder.is_dir() else None
     if holder is None or holder.is_over:
         return False
-    return holder.is_of_this_machine or silence is None or silence.seconds(holder.path, holder.status) <= LEASE
+    return holder.is_in_view or silence is None or silence.seconds(holder.path, holder.status) <= LEASE
 
 
 class _Holder(NamedTuple):
@@ -160,14 +164,15 @@ class _Holder(NamedTuple):
     status: os.stat_result
 
     @property
-    def is_of_this_machine(self) -> bool:
-        """Says whether the holder is counted where this process is, so that it can be seen whether it lives."""
-        return bool(self.facts.get("space")) and self.facts["space"] == _facts(os.getpid())["space"]
+    def is_in_view(self) -> bool:
+        """Says whether it can be seen if the holder lives: it is counted where this process is, and not hidden."""
+        counted = bool(self.facts.get("space")) and self.facts["space"] == _facts(os.getpid())["space"]
+        return counted and not _is_hidden(self.facts["pid"])
 
     @property
     def is_over(self) -> bool:
         """Says whether the holder is known to be over: it said so, its process has ended, or this file is a copy."""
-        if self.path.suffix == _FREE or not self.is_of_this_machine:
+        if self.path.suffix == _FREE or not self.is_in_view:
             return self.path.suffix == _FREE
         began = _facts(self.facts["pid"])["began"]
         return began is None or began != self.facts.get("began") or self.facts.get("file") != self.status.st_ino
@@ -187,11 +192,11 @@ def _acquired(folder: Path, wait: Callable[[str], None] | None) -> Lease:
             if lease is not None:
                 return lease
             continue
-        if holder.is_of_this_machine:
+        if holder.is_in_view:
             silence = Silence()  # it is seen to live, however long it sleeps
         if wait is not None:
             wait(str(holder))
-        elif holder.is_of_this_machine or silence.touched:
+        elif holder.is_in_view or silence.touched:
             raise Held(f"{folder} is being trained by another process ({holder})")
         else:
             time.sleep(_LOOK)
@@ -241,7 +246,7 @@ def _claim(folder: Path, number: int) -> Lease | None:
 
 
 def _facts(pid: int) -> dict[str, Any]:
-    """Tells a process from all others: its number, within what it is counted, and when it began, None if it is over."""
+    """Tells a process from all others: number, within what it is counted, when it began, None if over or hidden."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -253,6 +258,19 @@ def _facts(pid: int) -> dict[str, Any]:
     except OSError:
         began = None
     return {"pid": pid, "host": socket.gethostname(), "space": space, "began": began}
+
+
+def _is_hidden(pid: int) -> bool:
+    """Says whether there is a process of that number that this one is not shown."""
+    if os.access(f"/proc/{pid}/stat", os.R_OK):
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it lives, and is another user's
+        pass
+    return True
 
 
 def _now() -> float:
