@@ -373,12 +373,16 @@ def test_a_disk_that_is_full_ends_no_comparison(study, monkeypatch, capsys):
         raise OSError(28, "No space left on device", "status.json")
 
     def act(seeds):
-        monkeypatch.setattr("softbellman.running.launch.write_error", full)
-        return ("killed" if 3 in seeds and not died.append(1) and len(died) < 2 else None), 0
+        """One of them is broken, and a group that is due for another try when that is to be written is not."""
+        deaths[tuple(seeds)] += 1
+        if 1 in seeds:
+            return "killed", 0
+        return ("killed" if 3 in seeds and deaths[tuple(seeds)] < 6 else None), 100 * deaths[tuple(seeds)]
 
-    died = []
-    launched(study, act)
-    assert states(study) == ["finished"] * 4
+    deaths = Counter()
+    monkeypatch.setattr("softbellman.running.launch.write_error", full)
+    assert launched(study, act)[3:] == [[[3, 4], [1]], [[3, 4]], [[3, 4]]]
+    assert states(study) == [None, *["finished"] * 3]
     assert "status.json could not be written: No space left on device; training goes on" in capsys.readouterr().err
 
 

@@ -255,7 +255,15 @@ class _Watch:
                         self._end(run)
 
     def settle(self, group: Group) -> list[Group]:
-        """Returns the groups in which the runs of one that has ended go on: none if they are over."""
+        """Returns the groups in which the runs of one that has ended go on: none if they are over.
+
+        A file that can't be written is told of, and ends nothing: whoever goes on with the study goes on with those.
+        """
+        with self._told_if_unwritten():
+            return self._settle(group)
+        return []
+
+    def _settle(self, group: Group) -> list[Group]:
         name, left = group.path.name, group.unfinished
         reason, report, raised = self._reports.pop(name, ("its process ended without a word", "", False))
         if not left or name in self.refusals:
