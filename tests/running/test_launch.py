@@ -145,6 +145,14 @@ def test_l17_a_group_that_dies_twice_at_one_place_is_broken_up_and_a_run_alone_t
     assert "once more at the same place; its runs go on alone, each from its start" in notes
 
 
+def test_a_group_that_is_broken_up_says_what_work_is_lost(study, capsys):
+    launched(study, lambda seeds: ("killed" if len(seeds) == 2 and 3 in seeds else None, 7_000))
+    assert (
+        "gym-X-v0-max-seed-3: killed once more at the same place; its runs go on alone, each from its start, "
+        "and the checkpoint of agent step 7,000, which holds them together, is removed"
+    ) in capsys.readouterr().err
+
+
 def test_a_group_that_gets_further_each_time_is_tried_again_each_time(study):
     deaths = Counter()
 

@@ -106,8 +106,8 @@ def launch(
     """Trains what a study lacks. Runs that fail or diverge end no other; how each ended is in its `status.json`.
 
     A group that dies is tried again from its last checkpoint, as often as it comes further than the time before. If it
-    does not, its runs go on alone, each from its start. A run alone that does not has failed, and at once if its own
-    code raised an exception.
+    does not, its runs go on alone, each from its start: its checkpoint holds them all together, and is removed. A run
+    alone that does not has failed, and at once if its own code raised an exception.
 
     Args:
         study: the study, locked.
@@ -278,12 +278,14 @@ class _Watch:
             write_error(left[0], "failed", reason, report)
             self._end(left[0])
             return []
-        self.progress.note(f"{name}: {reason} once more at the same place; its runs go on alone, each from its start")
+        lost = f", and the checkpoint of agent step {place:,}, which holds them together, is removed" if place else ""
+        alone = f"its runs go on alone, each from its start{lost}"
+        self.progress.note(f"{name}: {reason} once more at the same place; {alone}")
         group.remove()
-        alone = [Group.create(self.study, [run]) for run in left]
-        self._groups |= {each.path.name: each for each in alone}
+        groups = [Group.create(self.study, [run]) for run in left]
+        self._groups |= {each.path.name: each for each in groups}
         self._set_steps(left, 0)
-        return alone
+        return groups
 
     def _set_steps(self, runs: Iterable[RunPath], agent_steps: int) -> None:
         for run in runs:
