@@ -195,6 +195,40 @@ def test_a_stopped_study_goes_on_by_resume_or_by_the_same_command(softbellman, t
     pd.testing.assert_frame_equal(*(frame.drop(columns="seconds") for frame in frames), check_exact=True)
 
 
+@pytest.mark.parametrize("quiet", [False, True])
+def test_one_stopped_while_the_random_policy_plays_says_that_all_runs_have_ended(
+    softbellman, trained, monkeypatch, quiet
+):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    shutil.copytree(trained[0], "stop me")
+    shutil.rmtree("stop me/random")
+    monkeypatch.setattr("softbellman.running.play.evaluate_random", interrupted)
+    code, out, errors = softbellman("resume", "stop me", *["--quiet"] * quiet)
+    assert (code, errors) == (130, "softbellman: stopped; all runs have ended: softbellman report 'stop me'\n")
+    assert ("\nthe random policy plays gym/CartPole-v1, " in out) != quiet
+
+
+def test_a_stop_needs_no_memory_and_commands_to_copy_are_quoted(softbellman, monkeypatch):
+    from softbellman.running import comparison
+    from softbellman.training.loop import Loop
+
+    def interrupted(self, on_step):
+        monkeypatch.setattr(comparison, "available_memory", lambda: 1)
+        os.kill(os.getpid(), signal.SIGINT)
+        return test(self, on_step)
+
+    test = Loop.test
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "test", interrupted)
+        code, _, errors = softbellman(*TRAIN, "--out", "stop me")
+    assert code == 130 and errors.splitlines()[-1] == "softbellman: stopped; to go on: softbellman resume 'stop me'"
+    monkeypatch.setattr(comparison, "available_memory", lambda: None)
+    code, out, _ = softbellman("resume", "stop me")
+    assert code == 0 and out.splitlines()[-1].endswith("softbellman watch 'stop me'")
+
+
 def test_l48_a_study_json_alone_reruns_the_study(softbellman, trained):
     Path("again").mkdir()
     shutil.copy(trained[0] / "study.json", "again")

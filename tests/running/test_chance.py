@@ -27,6 +27,14 @@ def test_scores_are_measured_once_and_read_again(study, monkeypatch):
     assert np.array_equal(chance.read(study, "minatar/breakout"), scores) and not notes
 
 
+def test_it_is_said_before_the_policy_plays(study, monkeypatch):
+    order, played = [], play.evaluate_random
+    monkeypatch.setattr(play, "evaluate_random", lambda *of, **more: order.append("plays") or played(*of, **more))
+    for _ in range(2):
+        play.measure_chance(study, pytest.fail, say=order.append)
+    assert order == ["the random policy plays minatar/breakout, for the score of chance", "plays"]
+
+
 def test_an_unfinished_game_is_no_score(study, monkeypatch):
     monkeypatch.setattr(play, "CHANCE_STEPS", 2)
     play.measure_chance(study, pytest.fail)

@@ -1,5 +1,6 @@
 """Commands `train`, `compare`, `resume` and `doctor`."""
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -135,7 +136,8 @@ def _train(
 ) -> int:
     from softbellman.running.compare import train_comparison
     from softbellman.running.launch import outcome
-    from softbellman.running.stopping import Stopped
+    from softbellman.study.groups import OVER
+    from softbellman.study.runs import read_status
     from softbellman.study.store import study_in
 
     if not quiet:
@@ -143,10 +145,13 @@ def _train(
         print_lines([*comparison.going_on(study_in(out)).summary(work, resources), *_warnings(comparison)])
     try:
         study = train_comparison(comparison, out, resources, quiet=quiet, **options)
-    except Stopped:
-        left = comparison.work(out, resources).sizes
-        after = f"to go on: softbellman resume {out}" if left else f"all runs have ended: softbellman report {out}"
-        return complain(f"stopped; {after}", EXIT_CODE)
+    except KeyboardInterrupt:
+        study = study_in(out)
+        if study is None:
+            raise
+        left = any(read_status(run) not in (*OVER, "failed") for run in study.runs)
+        after = "to go on: softbellman resume" if left else "all runs have ended: softbellman report"
+        return complain(f"stopped; {after} {shlex.quote(str(out))}", EXIT_CODE)
     show(study, quiet)
     faults = outcome(study)
     for fault in faults:
@@ -183,7 +188,7 @@ def _show_runs(study: "Study", quiet: bool) -> None:
     picture = written("the learning curves", lambda: draw_curves([records], study.path / "curves.png"))
     if not quiet:
         print_scores(tested)
-        film = f"softbellman watch {study.path if len(study.runs) == 1 else tested[0].run.path}"
+        film = f"softbellman watch {shlex.quote(str(study.path if len(study.runs) == 1 else tested[0].run.path))}"
         print_lines([("learning curves", str(picture))] if picture else [])
         print_lines([("metrics", str(tested[0].run.path / "metrics.csv")), ("film a game", film)])
 

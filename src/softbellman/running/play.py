@@ -88,23 +88,34 @@ def evaluate_random(environment: str, config: Config, *, episodes: int, max_step
     return _play(policy, env, config, episodes, max_steps)._replace(overestimation=None)
 
 
-def measure_chance(study: Study, on_note: Callable[[str], None], confirm: Callable[[], None] = lambda: None) -> None:
+def lacks_chance(study: Study) -> list[str]:
+    """List the environments where a run has finished and the random policy has no scores yet."""
+    finished = {run.environment for run in study.runs if read_status(run) == "finished"}
+    return [name for name in study.environments if name in finished and chance.read(study, name) is None]
+
+
+def measure_chance(
+    study: Study,
+    on_note: Callable[[str], None],
+    confirm: Callable[[], None] = lambda: None,
+    say: Callable[[str], None] | None = None,
+) -> None:
     """Play the random policy in each environment where a run has finished, unless it was played, and write its scores.
 
     The budget is that of one test phase of the study, and at most `CHANCE_STEPS`. A failure is told of and does no
     harm: the report then says nothing of chance. `confirm` is called before anything is written; an
-    error of it is such a failure.
+    error of it is such a failure. `say` is called before each is played, which takes a while.
     """
-    for environment in study.environments:
-        finished = any(run.environment == environment and read_status(run) == "finished" for run in study.runs)
-        if finished and chance.read(study, environment) is None:
-            steps = min(CHANCE_STEPS, study.config.loop.test_steps)
-            try:
-                phase = evaluate_random(environment, study.config, episodes=CHANCE_GAMES, max_steps=steps, seed=0)
-                confirm()
-                chance.write(study, environment, phase)
-            except Exception as error:  # an environment may fail in any way
-                on_note(f"the random policy could not be played in {environment}: {type(error).__name__}: {error}")
+    for environment in lacks_chance(study):
+        if say is not None:
+            say(f"the random policy plays {environment}, for the score of chance")
+        steps = min(CHANCE_STEPS, study.config.loop.test_steps)
+        try:
+            phase = evaluate_random(environment, study.config, episodes=CHANCE_GAMES, max_steps=steps, seed=0)
+            confirm()
+            chance.write(study, environment, phase)
+        except Exception as error:  # an environment may fail in any way
+            on_note(f"the random policy could not be played in {environment}: {type(error).__name__}: {error}")
 
 
 @own_settings()

@@ -199,6 +199,12 @@ class _Lines:
             print(line, file=self._console.file, flush=True)
 
 
+def say(text: str) -> None:
+    """Says a line beside the progress, on standard output."""
+    with contextlib.suppress(OSError):  # nobody listens any more, and work goes on
+        print(text, flush=True)
+
+
 def _complain(text: str) -> None:
     with contextlib.suppress(OSError):
         print(f"softbellman: {text}", file=sys.stderr, flush=True)
