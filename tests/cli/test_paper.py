@@ -1,5 +1,7 @@
 """The paper on the command line: all of it at the smallest scale, verdicts, the page, and what is refused."""
 
+import errno
+import os
 import shutil
 
 import pytest
@@ -12,7 +14,7 @@ from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import write_error
 
-from ..studies import results_of
+from ..studies import paper_study, results_of
 from .conftest import run_alone
 
 
@@ -86,6 +88,28 @@ def test_what_is_trained_by_another_process_can_be_drawn_all_the_same(smoke, sof
     study = Study(smoke[0] / "runs" / "paper-smoke")
     with study.locked():
         assert softbellman("paper", "run", "table-1", "--out", study.path)[0] == 0
+
+
+def test_the_random_policy_is_played_where_the_study_can_be_claimed_and_else_left_out(
+    softbellman, tmp_path, monkeypatch
+):
+    study = paper_study(tmp_path / "study", SCALES["smoke"])
+    shutil.rmtree(study.path / "random")
+    with study.locked():
+        code, out, errors = softbellman("paper", "check", "table-1", "--study", study.path)
+    assert (code, errors) == (0, "") and "note the random policy is not played: " in plain(out)
+    assert "is being trained by another process" in plain(out) and not (study.path / "random").exists()
+
+    def read_only(*_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(study.path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("softbellman.study.store.locked", read_only)
+        code, out, errors = softbellman("paper", "check", "table-1", "--study", study.path)
+    assert (code, errors) == (0, "") and "can't be written (Read-only file system); copy the study" in plain(out)
+    code, out, errors = softbellman("paper", "check", "table-1", "--study", study.path)
+    assert (code, errors) == (0, "") and "note" not in out
+    assert len(list((study.path / "random").iterdir())) == len(study.environments)
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(softbellman, tmp_path):

@@ -100,7 +100,6 @@ def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study:
     from softbellman.running.compare import train_comparison
     from softbellman.running.comparison import resources_for
     from softbellman.running.launch import outcome
-    from softbellman.running.stopping import Stopped
     from softbellman.study.runs import read_status
 
     comparison = plan_runs(scale, specs, study)
@@ -120,7 +119,7 @@ def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study:
             study = train_comparison(
                 comparison, out, resources, command=sys.argv[1:], retry_failed=command.retry_failed
             )
-        except Stopped:
+        except KeyboardInterrupt:
             return complain("stopped; the same command goes on", EXIT_CODE)
     faults = outcome(study, comparison.trained)
     for fault in faults:
@@ -131,14 +130,25 @@ def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study:
 
 
 def _read(scale: "Scale", folder: Path) -> "tuple[Results, Records | None]":
-    """Reads the results of a scale; the random policy is played first where its score is not known yet."""
+    """Reads the results of a scale; the random policy is played first where its score is not known yet.
+
+    That is left out where another process trains the study, or it can't be written.
+    """
     from softbellman.analysis.records import Records
     from softbellman.paper import grid, results
-    from softbellman.running.play import measure_chance
+    from softbellman.running.play import lacks_chance, measure_chance
+    from softbellman.running.progress import say
+
+    def note(text: str) -> None:
+        print_lines([("note", text)])
 
     study = grid.open_study(scale, folder)
-    if study is not None and not scale.is_atari:  # those of Atari's games were published
-        measure_chance(study, lambda text: print_lines([("note", text)]))
+    if study is not None and not scale.is_atari and lacks_chance(study):  # those of Atari's games were published
+        try:
+            with study.locked() as lease:
+                measure_chance(study, note, lease.confirm, say)
+        except ValueError as error:
+            note(f"the random policy is not played: {error}")
     records = Records.read(study) if study else None
     return results.read(scale, records), records
 
