@@ -13,15 +13,16 @@ def require_memory(bytes_needed: int, available: int | None, field: str) -> None
     Args:
         bytes_needed: bytes that will be allocated.
         available: bytes that can be had, as `available_memory()` says; None, when unknown, checks nothing.
-        field: the configuration field to lower.
+        field: the configuration field to lower; empty where there is none.
 
     Raises:
         MemoryError: with both numbers and the field.
     """
     if available is not None and bytes_needed > available:
+        remedy = f"lower {field}, to {available / bytes_needed:.1%} of its value at most"
         raise MemoryError(
             f"{bytes_needed:,} bytes needed ({bytes_needed / 2**30:.2f} GiB), {available:,} available "
-            f"({available / 2**30:.2f} GiB): lower {field}, to {available / bytes_needed:.1%} of its value at most."
+            f"({available / 2**30:.2f} GiB): {remedy if field else 'free some, or take a machine with more'}."
         )
 
 

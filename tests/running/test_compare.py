@@ -197,7 +197,8 @@ def test_another_comparison_is_refused_and_nothing_touched(compared, changes, me
 def test_an_environment_that_has_become_another_is_refused(compared):
     planned = comparison()
     facts = planned.plans[0].facts | {"max_episode_steps": 200}
-    with pytest.raises(ValueError, match="CartPole-v1: max_episode_steps 500 there, 200 asked for"):
+    said = r"can't go on: .* \(gym/CartPole-v1: max_episode_steps 500 there, 200 now\); .*, or begin another study$"
+    with pytest.raises(ValueError, match=said):
         planned._replace(plans=[planned.plans[0]._replace(facts=facts)]).work(compared.path, TWO)
 
 
@@ -416,6 +417,11 @@ def test_each_operator_is_tried_with_each_environment(monkeypatch):
     assert set(tried) == {("max", 2), ("softmax(5)", 2), ("max", 3), ("softmax(5)", 3)}
 
 
+def created(folder, planned):
+    asked = (planned.environments, planned.arms, planned.seeds, planned.config, planned.facts, [])
+    return Study.create(folder, *asked).path
+
+
 def test_the_memory_is_that_of_the_groups_that_train_at_once(tmp_path, monkeypatch):
     planned = comparison(seeds=range(4))
     found = planned.work(tmp_path, Resources(1, 1))
@@ -427,6 +433,18 @@ def test_the_memory_is_that_of_the_groups_that_train_at_once(tmp_path, monkeypat
     assert planned.work(tmp_path, Resources(2, 1))
     with pytest.raises(MemoryError, match=f"{6 * one + 3_000:,} bytes needed .* lower --workers, learner.replay_cap"):
         planned.work(tmp_path, Resources(3, 1))
+    monkeypatch.setattr(comparison_module, "available_memory", lambda: 1)
+    begun = created(tmp_path / "begun", planned)
+    papers = planned._replace(only=frozenset(planned.trained))
+    for asked, out, workers, remedy in (
+        (planned, tmp_path / "new", 1, "lower learner.replay_capacity or loop.block_width, to "),
+        (planned, begun, 1, "free some, or take a machine with more.$"),
+        (planned, begun, 2, "lower --workers, to "),
+        (papers, tmp_path / "new", 2, "lower --workers, to "),
+        (papers, tmp_path / "new", 1, "free some, or take a machine with more.$"),
+    ):
+        with pytest.raises(MemoryError, match=rf"GiB\): {remedy}"):
+            asked.work(out, Resources(workers, 1))
     text = " ".join(f"{label} {line}" for label, line in planned.summary(found, TWO))
     assert "runs 8, of which 8 are left to train, in 4 groups at once 2 of these, 2 threads each frames" in text
     assert f"memory {4 * one:,} bytes for the replays of the groups that train at once" in text

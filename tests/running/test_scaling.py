@@ -201,7 +201,7 @@ def test_an_old_comparison_grows_and_a_changed_scale_is_another_study(tmp_path, 
     shown = comparison.going_on(old).summary(comparison.work(old.path, Resources(1, 1)), Resources(1, 1))
     assert dict(shown)["observations"] == "uint8 [8], divided by 255"
     other = study("other", obs_scale=9.0)
-    with pytest.raises(ValueError, match=r"gym/Bits-v0: obs_scale 9\.0 there, 1\.0 asked for"):
+    with pytest.raises(ValueError, match=r"gym/Bits-v0: obs_scale 9\.0 there, 1\.0 now"):
         comparison.work(other.path, Resources(1, 1))
 
 

@@ -160,7 +160,10 @@ class Comparison(NamedTuple):
         runs = [run for run in runs_of(out, self.environments, self.specs, self.seeds) if run.operator in wanted]
         found = find_work(runs, groups, self.group_width(workers), workers, retry_failed=retry_failed)
         needed = self.replay_bytes(found, workers) + min(workers, len(found.sizes)) * resources.trainer.process_bytes
-        require_memory(needed, resources.memory, "--workers, learner.replay_capacity or loop.block_width")
+        lower = ["--workers"] * (workers > 1)
+        if study is None and not self.only:  # those of a study that is begun, or of the paper, are what they are
+            lower += ["learner.replay_capacity", "loop.block_width"]
+        require_memory(needed, resources.memory, " or ".join(filter(None, [", ".join(lower[:-1]), *lower[-1:]])))
         return found
 
     def replay_bytes(self, work: Work, workers: int) -> int:

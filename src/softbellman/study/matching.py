@@ -25,19 +25,28 @@ def require_within(
             checkpoints are saved is no difference, nor is a budget of agent steps that no run has come to the end of.
     """
     asked = {"environments": environments, "operators": [str(arm) for arm in operators], "seeds": seeds}
-    faults = []
+    faults, changed = list[str](), list[str]()
     for name, values in asked.items():
         missing = ", ".join(str(value) for value in study.record[name] if value not in values)
         faults += [f"{name} {missing} there, and not asked for: a study can grow, not shrink"] if missing else []
     for environment, known in study.record["environment_facts"].items():
         asked_of_it = json.loads(json.dumps(facts.get(environment, known)))
         in_both = {name: value for name, value in asked_of_it.items() if name in known}  # older ones recorded less
-        faults += _differing(known, in_both, f"{environment}: ")
-    _refuse(study, [*faults, *_changed(study, config)])
+        changed += [f"{environment}: {each}" for each in _differing(known, in_both, "now")]
+    faults += _changed(study, config)
+    if faults:
+        all_faults = "; ".join([*faults, *changed])
+        raise ValueError(f"{study.path} holds another study already ({all_faults}); name another directory with --out")
+    if changed:
+        raise ValueError(
+            f"{study.path} can't go on: what it trains in has changed ({'; '.join(changed)}); put that back as it was, "
+            "or begin another study"
+        )
 
 
 def _changed(study: Study, config: Config) -> list[str]:
-    return [*_differing(decisive(study.config), decisive(config)), *_unreachable(study, config.loop.steps)]
+    faults = _differing(decisive(study.config), decisive(config), "asked for")
+    return [*faults, *_unreachable(study, config.loop.steps)]
 
 
 def _unreachable(study: Study, budget: int) -> list[str]:
@@ -55,13 +64,6 @@ def _unreachable(study: Study, budget: int) -> list[str]:
     return [f"loop.steps {before} there, {budget} asked for: {why}"]
 
 
-def _differing(there: Mapping[str, Any], asked: Mapping[str, Any], prefix: str = "") -> list[str]:
-    names = [name for name in asked if asked[name] != there.get(name)]
-    return [f"{prefix}{name} {there.get(name)} there, {asked[name]} asked for" for name in names]
-
-
-def _refuse(study: Study, faults: list[str]) -> None:
-    if faults:
-        raise ValueError(
-            f"{study.path} holds another study already ({'; '.join(faults)}); name another directory with --out"
-        )
+def _differing(there: Mapping[str, Any], here: Mapping[str, Any], how: str) -> list[str]:
+    names = [name for name in here if here[name] != there.get(name)]
+    return [f"{name} {there.get(name)} there, {here[name]} {how}" for name in names]
