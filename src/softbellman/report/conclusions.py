@@ -84,10 +84,10 @@ def _chance(found: Found, digits: int) -> list[str]:
         return []
     chance = f"{number(random.mean or 0.0, digits)} ({ends(random.interval, digits)} at 95%)"
     lowest, highest = random.interval
-    rows = [row for row in found.rows if row.final.interval is not None]
-    able = {row.operator: row.final.mean or 0.0 for row in rows if row.final.interval[0] > highest}
-    worse = [row.operator for row in rows if row.final.interval[1] < lowest]
-    rest = [row.operator for row in rows if row.operator not in able and row.operator not in worse]
+    known = [(row.operator, row.final.mean or 0.0, row.final.interval) for row in found.rows if row.final.interval]
+    able = {name: mean for name, mean, (low, _) in known if low > highest}
+    worse = [name for name, _, (_, high) in known if high < lowest]
+    rest = [name for name, _, _ in known if name not in able and name not in worse]
     sentences = []
     if able:
         all_of_them = "Both" if len(found.rows) == 2 else f"All {len(found.rows)}"
