@@ -114,7 +114,8 @@ class PersistentAdvantageGap(Gap):
     """Persistent advantage learning: a reward loses `min(alpha g(s, a), discount g(s', a))`.
 
     That is `max(advantage learning, r + gamma q'(a))` (Bellemare et al., 2016). Where the action is illegal in the next
-    state, it is advantage learning.
+    state, it is advantage learning. With an operator below the maximum a good action has a negative gap in the next
+    state, and its target rises above the operator's, whatever alpha is.
     """
 
     name = "persistent"
