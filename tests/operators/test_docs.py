@@ -67,6 +67,7 @@ def test_the_example_averages_the_best(names):
     assert op(np.array([[1.0, 5.0, 3.0], [0.0, -1.0, -2.0]])).tolist() == [4.0, -0.5]
     assert op([9.0, 1.0, 2.0], where=np.array([False, True, True])) == 1.5
     assert op.weights([1.0, 5.0, 3.0]).tolist() == [0, 0.5, 0.5]
+    assert op([3.0, 1.0, 1.0]) == ops.top_k(2)([3.0, 1.0, 1.0]) == 2.0
     assert ops.double(op)([1.0, 5.0, 3.0], [9.0, 8.0, 7.0]) == 3.0
     assert ops.check_operator(op).ok
 
