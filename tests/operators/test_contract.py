@@ -162,6 +162,34 @@ def test_numbers_that_are_none_or_no_policy_are_refused_with_the_values(kind, me
         require_contract(kind(), 3, library)
 
 
+@ops.operator
+class ForgetsTheMask(Averaging):
+    laws = ops.Laws.of_an_average()
+
+    def policy(self, row):
+        best = row.xp.astype(row.z == 0, row.z.dtype)
+        return row.normalise(row.xp.where(row.xp.cumulative_sum(best, axis=-1) == 1, best, 0.0))
+
+
+@ops.operator
+class TakesNoMask(Averaging):
+    laws = ops.Laws.of_an_average()
+
+    def __call__(self, q, selector=None):
+        return super().__call__(q)
+
+
+@pytest.mark.parametrize("library", ["numpy", "jax", pytest.param("torch", marks=pytest.mark.torch)])
+def test_what_matters_behind_a_mask_is_refused_where_the_contrary_is_claimed(library):
+    pytest.importorskip(library)
+    with pytest.raises(ValueError, match=r"ForgetsTheMask gives a value of nan .* where the first is not legal"):
+        require_contract(ForgetsTheMask(), 3, library)
+    with pytest.raises(ValueError, match=r"TakesNoMask does not run with a mask"):
+        require_contract(TakesNoMask(), 3, library)
+    require_contract(ForgetsTheMask(), 1, library)
+    require_contract(Sound(), 3, library)
+
+
 def test_what_gives_no_real_numbers_is_refused():
     with pytest.raises(ValueError, match="gives a value of dtype object"):
         require_contract(NoValue(), 3)

@@ -231,6 +231,58 @@ def test_a_distance_that_all_states_have_in_common_preserves_no_optimality_besid
     assert best != found
 
 
+class LikeTheMaximum(ops.Operator):
+    laws = ops.Maximum.laws
+
+    def gradient(self, q, selector=None, where=None):
+        return self.weights(q, where)
+
+    def largest_gap(self, actions):
+        return 0.0
+
+
+@ops.operator
+class First(LikeTheMaximum):
+    """The maximum, but for the mask."""
+
+    def policy(self, row):
+        best = row.xp.astype(row.z == 0, row.z.dtype)
+        return row.normalise(row.xp.where(row.xp.cumulative_sum(best, axis=-1) == 1, best, 0.0))
+
+
+@ops.operator
+class Both(LikeTheMaximum):
+    """The maximum, but for ties."""
+
+    def policy(self, row):
+        return row.legally(row.xp.astype(row.z == 0, row.z.dtype))
+
+
+@ops.operator
+class TopAndTied(ops.Operator):
+    """The mean of the two best actions, and of all that are equal to the second."""
+
+    laws = replace(ops.Mean.laws, gradient_is_derivative=False)
+
+    def policy(self, row):
+        better = (row.z[..., None, :] > row.z[..., :, None]) & row.legal[..., None, :]
+        return row.normalise(row.xp.astype(row.xp.sum(better, axis=-1) < 2, row.z.dtype))
+
+
+@pytest.mark.parametrize(
+    ("kind", "laws"),
+    [
+        (First, {"ignores_illegal"}),
+        (Both, {"averages_with_its_weights", "weights_are_policy"}),
+        (TopAndTied, {"monotone", "non_expansion"}),
+    ],
+)
+def test_what_is_wrong_at_ties_or_behind_a_mask_only_is_found(kind, laws):
+    for seed in range(3):
+        report = ops.check_operator(kind(), trials=200, seed=seed)
+        assert {finding.law for finding in report.findings if finding.claimed and not finding.held} == laws
+
+
 CLAIMS_ALL = ops.Laws(**{field.name: True for field in fields(ops.Laws)})
 
 

@@ -42,7 +42,8 @@ def require_contract(op: Operator, actions: int, library: Library = "numpy") -> 
         library: whose arrays it is to be used on. JAX traces it.
 
     Raises:
-        ValueError: as `require_shapes`; or a number is not finite, or the weights are no policy and are claimed to be.
+        ValueError: as `require_shapes`; or a number is not finite; or the weights are no policy, or what is not legal
+            matters, and the contrary is claimed.
     """
     if op.for_actions not in (None, actions):
         raise ValueError(f"operator {op} is for {op.for_actions} actions, and there are {actions}")
@@ -55,12 +56,31 @@ def require_contract(op: Operator, actions: int, library: Library = "numpy") -> 
             row = int(np.argmax(wrong))
             raise ValueError(f"operator {op} gives {part} of {answer[row]} for the action values {q[row]}")
     excess = np.maximum(-np.min(weights, axis=1), np.abs(np.sum(weights, axis=1) - 1))
-    claimed = getattr(getattr(op, "laws", None), "weights_are_policy", False)
-    if claimed and excess.max() > precision(weights) ** 0.75:
+    laws = getattr(op, "laws", None)
+    if getattr(laws, "weights_are_policy", False) and excess.max() > precision(weights) ** 0.75:
         row = int(np.argmax(excess))
         raise ValueError(
             f"operator {op} gives weights of {weights[row]}, of sum {np.sum(weights[row]):.6g}, for the action values "
             f"{q[row]}, and claims that they are a policy; correct them, or do not claim weights_are_policy"
+        )
+    if getattr(laws, "ignores_illegal", False) and actions > 1:
+        _require_masks(op, q, library)
+
+
+def _require_masks(op: Operator, q: NDArray[Any], library: Library) -> None:
+    """Refuse an operator that gives no numbers where the first action is not legal, or gives that a weight."""
+    legal = np.broadcast_to(np.arange(q.shape[1]) > 0, q.shape)
+    hidden, selector = (np.where(legal, values, np.nan) for values in (q, q[:, ::-1]))
+    try:
+        value, weights, _ = _EVALUATORS[library](op, hidden, selector, legal)
+    except (Exception, SystemExit) as error:  # a user's code may fail in any way
+        raise ValueError(f"operator {op} does not run with a mask {_WORDS[library]}: {in_a_line(error)}") from error
+    wrong = ~(np.isfinite(value) & np.isfinite(weights).all(axis=1)) | (weights[:, 0] != 0)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"operator {op} gives a value of {value[row]} and weights of {weights[row]} for the action values {q[row]} "
+            "where the first is not legal; heed row.legal, as row.normalise does, or do not claim ignores_illegal"
         )
 
 
@@ -129,31 +149,32 @@ def _policy_shape(op: Any, q: NDArray[Any]) -> tuple[int, ...] | None:
         return None
 
 
-def _by_numpy(op: Operator, q: NDArray[Any], selector: NDArray[Any]) -> Answers:
+def _by_numpy(op: Operator, q: NDArray[Any], selector: NDArray[Any], *where: NDArray[Any]) -> Answers:
     from softbellman.operators.core import Operator
 
     derived = type(op).gradient is Operator.gradient  # and then of the right shape, at the price of JAX
     with np.errstate(all="ignore"):  # what comes of it is looked at
-        value, weights = np.asarray(op(q, selector)), np.asarray(op.weights(q))
-        return Answers(value, weights, None if derived else np.asarray(op.gradient(q, selector)))
+        value, weights = np.asarray(op(q, selector, *where)), np.asarray(op.weights(q, *where))
+        return Answers(value, weights, None if derived else np.asarray(op.gradient(q, selector, *where)))
 
 
-def _by_jax(op: Operator, q: NDArray[Any], selector: NDArray[Any]) -> Answers:
+def _by_jax(op: Operator, q: NDArray[Any], selector: NDArray[Any], *where: NDArray[Any]) -> Answers:
     jax: Any = importlib.import_module("jax")
 
-    def evaluate(op: Operator, q: Any, selector: Any) -> Answers:
-        return Answers(op(q, selector), op.weights(q), op.gradient(q, selector))
+    def evaluate(op: Operator, q: Any, selector: Any, *where: Any) -> Answers:
+        return Answers(op(q, selector, *where), op.weights(q, *where), op.gradient(q, selector, *where))
 
     register_pytrees()  # the operator may be older than JAX's loading
     require_pytree(op)
-    given = jax.jit(evaluate)(op, q.astype(np.float32), selector.astype(np.float32))
+    given = jax.jit(evaluate)(op, q.astype(np.float32), selector.astype(np.float32), *where)
     return Answers(*map(np.asarray, given))
 
 
-def _by_torch(op: Operator, q: NDArray[Any], selector: NDArray[Any]) -> Answers:
+def _by_torch(op: Operator, q: NDArray[Any], selector: NDArray[Any], *where: NDArray[Any]) -> Answers:
     torch: Any = importlib.import_module("torch")
     given, other = (torch.tensor(values.astype(np.float32)) for values in (q, selector))
-    value, weights = (answer.detach().numpy() for answer in (op(given, other), op.weights(given)))
+    legal = [torch.tensor(mask) for mask in where]
+    value, weights = (answer.detach().numpy() for answer in (op(given, other, *legal), op.weights(given, *legal)))
     return Answers(value, weights, None)
 
 

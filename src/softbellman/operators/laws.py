@@ -31,7 +31,7 @@ class Laws:
     Attributes:
         monotone: `q <= q'` implies `op(q) <= op(q')`.
         translation_equivariant: `op(q + c) = op(q) + c`. With `monotone` it makes a non-expansion (Blackwell).
-        non_expansion: `|op(q) - op(q')| <= max|q - q'|`, so that the Bellman operator contracts by gamma.
+        non_expansion: `|op(q) - op(q')| <= max|q - q'|`: on one set of values, the Bellman operator contracts.
         at_least_mean: `op(q) >= mean(q)`.
         at_most_max: `op(q) <= max(q)`: it adds no overestimation.
         averages_with_its_weights: `op(q, q) = sum(op.weights(q) q)`.
@@ -208,10 +208,12 @@ def _non_expansion(drawn: _Probe) -> _Excess:
 
 
 def _far(p: _Probe) -> Values:
-    """Steps of all sizes, in some of the actions at least one: over these an operator may jump. `[B, A]`."""
-    size = p.scale(p.q) * 10 ** p.rng.uniform(-3, 0, size=(len(p.q), 1))
-    some = (p.rng.random(p.q.shape) < 0.5) | (np.eye(p.q.shape[-1])[p.rng.integers(p.q.shape[-1], size=len(p.q))] > 0)
-    return size * p.rng.standard_normal(p.q.shape) * some
+    """Steps of all sizes, in some of the actions at least one, or of one to a tie: over these an operator may jump."""
+    size, one = 10 ** p.rng.uniform(-3, 0, size=(len(p.q), 1)), _one_each(p.rng, p.q.shape)
+    some = (p.rng.random(p.q.shape) < 0.5) | one
+    to_tie = (np.roll(p.q, 1, axis=-1) - p.q) * one
+    ties = (np.max(np.abs(to_tie), axis=-1, keepdims=True) > 1e-3 * p.scale(p.q)) & (p.rng.random(size.shape) < 0.3)
+    return np.where(ties, to_tie, size * p.scale(p.q) * p.rng.standard_normal(p.q.shape) * some)
 
 
 def _and_far(p: _Probe, drawn: _Probe, near: Values, far: Values) -> tuple[_Probe, Values]:
@@ -233,14 +235,6 @@ def _climbed(objective: Callable[[_Probe, Values], Values], allowed: float = 0.0
         return _Excess(objective(p, p.q), allowed, p.eps**0.75, p, p.q)
 
     return search
-
-
-def _below_mean(p: _Probe, q: Values) -> Values:
-    return (np.mean(q, axis=-1) - p.value(q)) / p.scale(q)[:, 0]
-
-
-def _above_max(p: _Probe, q: Values) -> Values:
-    return (p.value(q) - np.max(q, axis=-1)) / p.scale(q)[:, 0]
 
 
 def _gap_ratio(p: _Probe, q: Values) -> Values:
@@ -265,21 +259,25 @@ def _weights_are_policy(p: _Probe) -> _Excess:
 def _gradient_is_derivative(p: _Probe) -> _Excess:
     ahead, behind = p.slopes(p.q, 1 / 3)
     smooth = np.abs(ahead - behind) < p.eps**0.25  # else at a kink, or too curved for this step
-    wrong = np.abs(_float64(p.op.gradient(p.q, p.selector)) - (ahead + behind) / 2)
+    slope, way = (ahead + behind) / 2, p.eps ** (1 / 3) * p.scale(p.q) * p.rng.standard_normal(p.q.shape)
+    unlike = np.abs(p.value(p.q + way) - p.value(p.q - way) - 2 * np.sum(slope * way, axis=-1))
+    smooth &= (unlike < p.eps**0.25 * np.max(np.abs(way), axis=-1))[:, None]  # else a tie that is left by several only
+    wrong = np.abs(_float64(p.op.gradient(p.q, p.selector)) - slope)
     return _Excess(np.max(np.where(smooth, wrong, 0.0), axis=-1), 0.0, p.eps ** (1 / 3) * 10, p, p.q)
 
 
 def _ignores_illegal(p: _Probe) -> _Excess:
     actions: int = p.q.shape[-1]
     kept = (actions + 1) // 2
-    legal = np.broadcast_to(np.arange(actions) < kept, p.q.shape)
-    hidden = np.where(legal, p.q, -np.inf)
+    places = np.sort(np.argsort(p.rng.random(p.q.shape), axis=-1)[:, :kept], axis=-1)
+    legal = np.any(places[..., None] == np.arange(actions), axis=1)
+    unknown, hidden = (np.where(legal, p.q, behind) for behind in (np.nan, -np.inf))
     if getattr(p.op, "for_actions", None) is None:
-        alone = _float64(p.op(p.q[:, :kept], p.selector[:, :kept]))
+        alone = _float64(p.op(*(np.take_along_axis(values, places, axis=-1) for values in (p.q, p.selector))))
     else:  # which cannot be asked of fewer: other values behind the mask change nothing
         alone = _float64(p.op(np.where(legal, p.q, -7 * p.q), np.where(legal, p.selector, 7 * p.selector), legal))
-    by_mask, by_infinity = _float64(p.op(p.q, p.selector, legal)), _float64(p.op(hidden, p.selector))
-    leaks = [p.op.weights(p.q, legal), p.op.weights(hidden), p.op.gradient(p.q, p.selector, legal)]
+    by_mask, by_infinity = _float64(p.op(unknown, p.selector, legal)), _float64(p.op(hidden, p.selector))
+    leaks = [p.op.weights(unknown, legal), p.op.weights(hidden), p.op.gradient(unknown, p.selector, legal)]
     leak = sum(np.max(np.abs(_float64(leaked)), axis=-1, initial=0.0, where=~legal) for leaked in leaks)
     amount = np.maximum(np.abs(by_mask - alone), np.abs(by_infinity - alone)) / p.rounded(p.q, alone) + leak
     return _Excess(amount, 0.0, p.eps**0.75, p, hidden)
@@ -310,8 +308,8 @@ _SEARCHES: dict[str, Callable[[_Probe], _Excess]] = {
     "monotone": _monotone,
     "translation_equivariant": _translation_equivariant,
     "non_expansion": _non_expansion,
-    "at_least_mean": _climbed(_below_mean),
-    "at_most_max": _climbed(_above_max),
+    "at_least_mean": _climbed(lambda p, q: (np.mean(q, axis=-1) - p.value(q)) / p.scale(q)[:, 0]),
+    "at_most_max": _climbed(lambda p, q: (p.value(q) - np.max(q, axis=-1)) / p.scale(q)[:, 0]),
     "averages_with_its_weights": _averages_with_its_weights,
     "weights_are_policy": _weights_are_policy,
     "gradient_is_derivative": _gradient_is_derivative,
@@ -377,18 +375,23 @@ def _examine(law: str, claimed: bool, probes: Iterator[_Probe]) -> Finding:
 def _probes(op: Operator, each: int, seed: int) -> Iterator[_Probe]:
     """Draw values, so many of each number of actions, at scales of all sizes.
 
-    They are normal ones, heavy-tailed ones, and one action far from the others.
+    They are normal ones, heavy-tailed ones, one action far from the others, and whole numbers and a half with ties.
     """
     rng = np.random.default_rng(seed)
     for actions in _counts(op):
         require_shapes(op, actions)
         shape = (each, actions)
         normal, selector = rng.standard_normal(shape), rng.standard_normal(shape)
-        one = np.eye(actions)[rng.integers(actions, size=shape[0])]
-        lonely = 0.01 * normal + one * rng.choice([-1.0, 1.0], size=(shape[0], 1))
-        kinds = np.stack([normal, normal**3, lonely])[rng.integers(3, size=shape[0]), np.arange(shape[0])]
-        scale = 10 ** rng.uniform(-4, 4, size=(shape[0], 1))
+        lonely = 0.01 * normal + _one_each(rng, shape) * rng.choice([-1.0, 1.0], size=(each, 1))
+        tied = np.round(normal * rng.uniform(0, 2, size=(each, 1))) + 0.5  # some of them all equal, none all 0
+        kinds = np.stack([normal, normal**3, lonely, tied])[rng.integers(4, size=each), np.arange(each)]
+        scale = 10 ** rng.uniform(-4, 4, size=(each, 1))
         yield _Probe(op, rng, scale * kinds, scale * selector, precision(np.asarray(op(kinds, selector))))
+
+
+def _one_each(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Mark one action of each row: `[B, A]`."""
+    return np.arange(shape[1]) == rng.integers(shape[1], size=(shape[0], 1))
 
 
 def _float64(array: Any) -> Values:
