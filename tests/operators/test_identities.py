@@ -1,5 +1,7 @@
 """Operators that are others in disguise, values worked out by hand, and independent ways to the same numbers."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize, minimize_scalar
@@ -227,6 +229,37 @@ def test_two_sets_of_values_worked_out_by_hand():
     }  # fmt: skip
     for spec, value in worth.items():
         assert float(ops.parse(spec)(q, selector)) == pytest.approx(value, abs=1e-12), spec
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0, 3.0, 1e9, 1e30])
+def test_self_correction_is_the_maximum_where_both_sets_agree_or_differ_by_a_constant(beta, dtype):
+    q = np.array([1, 3, 2], dtype)
+    assert ops.self_correcting(beta)(q, q) == ops.self_correcting(beta)(q, q + 4) == 3
+    assert ops.self_correcting(beta)(q * 0.01, q * 0.01) == (q * 0.01)[1]
+    assert ops.self_correcting(1e30)(q, np.array([5, 3, 2], dtype)) == 1
+
+
+@pytest.mark.parametrize("spec", ["averaged(max)", "maxmin(max)", "self_correcting(3)", "self_correcting(0.2)"])
+def test_the_policy_of_a_call_is_that_of_the_action_that_is_valued(spec):
+    op = ops.parse(spec)
+    q, selector = np.random.default_rng(0).standard_normal((2, 50, 4))
+    valued = {"averaged": (q + selector) / 2, "maxmin": np.minimum(q, selector)}.get(spec.split("(")[0], q)
+    for mask in (None, np.arange(4) > 0):
+        policy = op.mixture(q, selector, mask)
+        assert np.sum(policy * valued, axis=-1) == pytest.approx(op(q, selector, mask), abs=1e-12)
+        assert np.all(np.max(policy, axis=-1) == 1)
+    assert ops.averaged(ops.maximum()).mixture([0.0, 10.0], [5.0, 0.0]).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("q", [[0.0, -30.0], [0.0, -3e4]])
+def test_a_power_of_a_weight_may_be_larger_than_the_weight_is(library, q):
+    """Of d = (1, exp(5 q)) to the power 0.01 there is much left where d is too small for a float."""
+    value = ops.general_mellowmax(ops.softmax(5), 0.01, 0.01)(library.array(q))
+    assert float(value) == pytest.approx(math.log1p(math.exp(0.06 * q[1])) / 0.01, rel=1e-5)
+    assert float(ops.general_mellowmax(ops.softmax(5), 0, 0.01)(library.array(q))) == pytest.approx(
+        math.log1p(math.exp(0.01 * q[1])) / 0.01, rel=1e-5
+    )
 
 
 def test_masks_spread_the_weights_of_ranks_over_those_that_are_left():

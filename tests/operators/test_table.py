@@ -107,8 +107,12 @@ def test_what_is_none_of_the_operators_it_takes_is_refused():
         ops.owa(0.5, "x")
     with pytest.raises(TypeError, match=r"centred\(softmax\(5\)\): pass a soft maximum: logsumexp"):
         ops.centred(ops.softmax(5))
-    with pytest.raises(TypeError, match=r"general_mellowmax: 5 is no operator"):
+    with pytest.raises(TypeError, match=r"general_mellowmax\(5\): not an operator"):
         ops.general_mellowmax(5, 1, 1)
+    with pytest.raises(TypeError, match=r"general_mellowmax\(.*Softmax.*\): not an operator"):
+        ops.general_mellowmax(ops.Softmax, 1, 2)
+    with pytest.raises(ValueError, match=r"general_mellowmax\(double\(max\)\): it is doubled already.*pass max\."):
+        ops.general_mellowmax(ops.double(ops.maximum()), 1, 2)
     for build in (ops.double, ops.clipped_double, ops.maxmin, ops.averaged):
         with pytest.raises(TypeError, match=rf"{build.__name__}\(5\): not an operator"):
             build(5)

@@ -7,7 +7,7 @@ from softbellman.operators.core import Maximum, Operator
 from softbellman.operators.laws import Laws
 from softbellman.operators.parameters import checked, parameter
 from softbellman.operators.pytrees import operator
-from softbellman.operators.row import Array, Number, Row, centre, legal_actions, real
+from softbellman.operators.row import Array, Number, Row, centre, legal_actions, real, scaled
 
 
 class Pair(Operator):
@@ -170,6 +170,11 @@ class Maxmin(Pair):
         row, other, legal = self.pair(q, selector, where)
         return row.best[..., 0] + self.op(row.xp.where(other < row.z, other, row.z), where=legal)
 
+    def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the policy of `op` for the smaller values: `[..., A]`."""
+        row, other, legal = self.pair(q, selector, where)
+        return self.op.weights(row.xp.where(other < row.z, other, row.z), legal)
+
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative in `q`: that of `op` where `q` is the smaller, else 0."""
         row, other, legal = self.pair(q, selector, where)
@@ -192,6 +197,11 @@ class Averaged(Pair):
         """Give `op((q + selector) / 2)`: `[...]`."""
         row, other, legal = self.pair(q, selector, where)
         return row.best[..., 0] + self.op((row.z + other) / 2, where=legal)
+
+    def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the policy of `op` for the averages: `[..., A]`."""
+        row, other, legal = self.pair(q, selector, where)
+        return self.op.weights((row.z + other) / 2, legal)
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative in `q`: half of that of `op`."""
@@ -231,14 +241,19 @@ class SelfCorrecting(_OfTheMaximum):
         row, other, legal = self.pair(q, selector, where)
         return (row.best + row.sum(self._chosen(row, other, legal) * row.z))[..., 0]
 
+    def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the chosen action all weight: `[..., A]`."""
+        return self._chosen(*self.pair(q, selector, where))
+
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative in `q`: 1 for the chosen action, wherever there is one."""
         return self._chosen(*self.pair(q, selector, where))
 
     def _chosen(self, row: Row, other: Array, legal: Array) -> Array:
-        beta = row.constant(self.beta)
-        share = beta / (1 + beta)  # divided, for large ones
-        return self.op.weights((1 - beta) / (1 + beta) * row.z + share * other, legal)
+        """Weigh by `q + beta (selector - q)`, the differences measured from the largest: at that, no beta hides q."""
+        xp, beta, ahead = row.xp, row.constant(self.beta), other - row.z
+        ahead = ahead - xp.max(xp.where(legal, ahead, -math.inf), axis=-1, keepdims=True)
+        return self.op.weights(xp.where(beta == 1, other, row.z + scaled(beta, ahead)), legal)
 
 
 @operator
@@ -293,7 +308,7 @@ def double(op: Operator) -> Double:
 
     Source: van Hasselt, Guez and Silver (2016).
     """
-    return Double(_single("double", op))
+    return Double(single("double", op))
 
 
 def clipped_double(op: Operator) -> ClippedDouble:
@@ -305,7 +320,7 @@ def clipped_double(op: Operator) -> ClippedDouble:
 
     Source: Fujimoto, van Hoof and Meger (2018), for `op` the maximum.
     """
-    return ClippedDouble(_single("clipped_double", op))
+    return ClippedDouble(single("clipped_double", op))
 
 
 def maxmin(op: Operator) -> Maxmin:
@@ -317,7 +332,7 @@ def maxmin(op: Operator) -> Maxmin:
 
     Source: Lan, Pan, Fyshe and White (2020), for `op` the maximum and two networks.
     """
-    return Maxmin(_single("maxmin", op))
+    return Maxmin(single("maxmin", op))
 
 
 def averaged(op: Operator) -> Averaged:
@@ -329,7 +344,7 @@ def averaged(op: Operator) -> Averaged:
 
     Source: Anschel, Baram and Shimkin (2017), for `op` the maximum and two networks.
     """
-    return Averaged(_single("averaged", op))
+    return Averaged(single("averaged", op))
 
 
 def self_correcting(beta: Number) -> SelfCorrecting:
@@ -361,7 +376,13 @@ def weighted_double(c: Number) -> WeightedDouble:
     return checked(WeightedDouble, "weighted_double", c)
 
 
-def _single(function: str, op: Operator) -> Operator:
+def single(function: str, op: Operator) -> Operator:
+    """Check that what a function is given is an operator on one set of values.
+
+    Raises:
+        TypeError: it is no operator.
+        ValueError: it takes two sets of values.
+    """
     if isinstance(op, Pair):
         already = "doubled already" if isinstance(op, Double) else "an operator on two sets of values already"
         raise ValueError(f"{function}({op}): it is {already}, and there is only one selector; pass {op.op}.")

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from softbellman.operators.core import Mean, Operator, Softmax, log_average_exp
+from softbellman.operators.doubles import single
 from softbellman.operators.laws import Laws
 from softbellman.operators.orders import Fixed
 from softbellman.operators.parameters import checked, parameter, shares
@@ -147,7 +148,13 @@ class GeneralMellowmax(Operator):
         return super().rounding(actions, spread) + 2.0**-50 * (1 - self.kappa) * math.log(actions) / self.omega
 
     def _prior(self, row: Row) -> Array:
-        xp, d, kappa = row.xp, self.op.policy(row), row.constant(self.kappa)
+        """Give `d^kappa`; of softmax from its rate, as a weight may be too small for a float and its power not."""
+        xp, kappa = row.xp, row.constant(self.kappa)
+        if type(self.op) is Softmax:
+            rate = row.constant(self.op.tau)
+            level = xp.log(row.sum(xp.exp(scaled(rate, row.z))))
+            return row.legally(xp.exp(scaled(kappa * rate, row.z) - kappa * level))
+        d = self.op.policy(row)
         power = xp.where(d > 0, d, 1.0) ** kappa
         with np.errstate(invalid="ignore"):
             return xp.where((d > 0) | (kappa == 0), power, 0.0)
@@ -193,12 +200,13 @@ def general_mellowmax(op: Operator, kappa: Number, omega: Number) -> GeneralMell
     With the mean it is between log-sum-exp (kappa 0) and mellowmax (1); with a fixed policy and 1, `kl_prior`; with
     softmax and 1, `sm2`.
 
+    A weight d that is too small for a float counts as 0, where its power with a small kappa would not be; softmax's
+    alone are taken from their logarithms.
+
     Raises:
         TypeError: `op` is no operator, or a parameter no number.
-        ValueError: a parameter is out of range.
+        ValueError: a parameter is out of range, or `op` takes two sets of values.
 
     Source: Gan, Zhang and Tan (2021), who have the policies above and kappa 0 or 1.
     """
-    if not callable(getattr(op, "weights", None)):
-        raise TypeError(f"general_mellowmax: {op!r} is no operator; pass the one whose policy is d, such as mean().")
-    return checked(GeneralMellowmax, "general_mellowmax", kappa, omega, op=op)
+    return checked(GeneralMellowmax, "general_mellowmax", kappa, omega, op=single("general_mellowmax", op))
