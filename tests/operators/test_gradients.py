@@ -48,6 +48,17 @@ def test_a_tie_goes_to_the_first_by_automatic_differentiation_too(differentiable
     assert automatic.tolist() == np.asarray(ops.maximum().gradient(tied)).tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
+@pytest.mark.parametrize("spec", ["lehmer(1)", "lehmer(1.5)", "signed_power(1)", "signed_power(1.5)", "lehmer(3)"])
+def test_automatic_derivatives_of_powers_where_an_action_is_0(differentiable, spec):
+    op, q = ops.parse(spec), np.array([[0.0, 1.0, 2.0], [2.0, 0.0, 1.0]])
+    automatic = np.asarray(differentiable.gradient(lambda q: op(q), differentiable.array(q)))
+    assert automatic == pytest.approx(op.gradient(q), abs=1e-5)
+    if "(1)" in spec:
+        assert automatic == pytest.approx(np.full((2, 3), 1 / 3), abs=1e-6)
+        balanced = differentiable.array(np.array([[-1.0, 0.0, 1.0]]))
+        assert np.asarray(differentiable.gradient(lambda q: op(q), balanced)) == pytest.approx(1 / 3, abs=1e-6)
+
+
 def test_softmax_gradient_worked_out_by_hand():
     """At (0, 3) with tau = 1 it is negative in the first action, and its l1 norm is above 1."""
     assert ops.softmax(1.0).gradient([0.0, 3.0]) == pytest.approx([-0.0881, 1.0881], abs=1e-4)

@@ -97,7 +97,7 @@ class Lehmer(FromTheWorst):
 
     def policy(self, row: Row) -> Array:
         """Weigh each action by `(q - min)^(p - 1)`."""
-        return row.normalise(self.height(row) ** (row.constant(self.p) - 1))
+        return row.normalise(_power(row, self.height(row), row.constant(self.p) - 1))
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give `w (1 + (p - 1) (q - value) / (q - min))`, of sum 1 with the worst action."""
@@ -145,9 +145,10 @@ class SignedPower(Operator):
 
     def _level(self, row: Row, t: Array) -> Array:
         xp, p = row.xp, row.constant(self.p)
-        s = row.mean(xp.sign(t) * xp.abs(t) ** p)
+        s = row.mean(t * _power(row, xp.abs(t), p - 1))
         size = xp.abs(s)
-        return xp.sign(s) * xp.where(size > 0, xp.where(size > 0, size, 1.0) ** (1 / p), 0.0)
+        root = xp.sign(s) * xp.where(size > 0, xp.where(size > 0, size, 1.0) ** (1 / p), 0.0)
+        return xp.where(p == 1, s, root)
 
 
 @operator
@@ -232,6 +233,13 @@ def _deviations(row: Row) -> tuple[Array, Array]:
     spread = row.spread > 0
     std = xp.sqrt(xp.where(spread, variance, 1.0)) * row.unit
     return xp.where(spread, deviation, 0.0) * row.unit, std
+
+
+def _power(row: Row, base: Array, exponent: Array) -> Array:
+    """Give `base ** exponent`, constant where the base is 0: there a derivative may be infinite."""
+    xp, is_zero = row.xp, base == 0
+    at_zero = xp.astype(exponent == 0, base.dtype)
+    return xp.where(is_zero, at_zero, xp.where(is_zero, 1.0, base) ** exponent)
 
 
 def _in_magnitudes(row: Row) -> tuple[Array, Array]:
