@@ -275,6 +275,23 @@ def test_half_precision_is_refused():
         ops.softmax(5.0)(np.array([1, 2, 3], np.float16))
 
 
+def test_bfloat16_is_refused():
+    jnp = pytest.importorskip("jax.numpy")
+    for op in (ops.perturbed(1.0), ops.weighted(1.0), ops.softmax(5.0)):
+        with pytest.raises(TypeError, match="q has dtype bfloat16; action values must be real numbers"):
+            op(jnp.asarray([1.0, 2.0], jnp.bfloat16))
+
+
+def test_values_without_an_axis_of_actions_are_refused(library):
+    with pytest.raises(ValueError, match=r"q is a single number, .*; it must have an axis of actions"):
+        ops.maximum()(library.array(5.0))
+
+
+def test_a_mask_of_another_shape_is_refused_with_both(library):
+    with pytest.raises(ValueError, match=r"where has shape \(2,\) and q \(4, 3\); where must broadcast to q"):
+        ops.maximum()(library.array(np.zeros((4, 3))), where=library.mask([True, False]))
+
+
 @pytest.mark.parametrize("number", [5, 5.0, np.float32(5), np.float64(5), np.int64(5)], ids=lambda x: type(x).__name__)
 def test_parameters_become_python_floats(number):
     assert type(ops.softmax(number).tau) is float and ops.softmax(number) == ops.softmax(5.0)

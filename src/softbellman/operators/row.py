@@ -123,8 +123,9 @@ def centre(q: Array, where: Array | None = None) -> Row:
         A row for each; a NaN among legal values makes its whole row NaN.
 
     Raises:
-        TypeError: `q` is not of real numbers or is float16, or `where` is not bool.
-        ValueError: a row has no legal action. Under tracing nobody can look; there such a row gives NaN.
+        TypeError: `q` is not of real numbers or has fewer than 32 bits, or `where` is not bool.
+        ValueError: `q` has no axis, or `where` does not fit it; or a row has no legal action. Under tracing nobody can
+            look; there such a row gives NaN.
 
     Example:
         >>> centre([1.0, 3.0, 2.0]).z.tolist()
@@ -157,7 +158,7 @@ def real(q: Array) -> Array:
     if not compat.is_array_api_obj(q):
         q = np.asarray(q)
     xp = compat.array_namespace(q)
-    if xp.isdtype(q.dtype, "real floating") and float(xp.finfo(q.dtype).max) > 1e30:  # float16 has no room for powers
+    if xp.isdtype(q.dtype, "real floating") and xp.finfo(q.dtype).bits >= 32:  # fewer have no room for powers or sums
         return q
     if not xp.isdtype(q.dtype, "integral") or getattr(q.dtype, "kind", "") == "m":  # spans of time count as integers
         raise TypeError(f"q has dtype {q.dtype}; action values must be real numbers, such as float32 or float64.")
@@ -167,6 +168,8 @@ def real(q: Array) -> Array:
 def legal_actions(q: Array, where: Array | None) -> Array:
     """Mark the actions that the mask allows and that are not -inf: `[..., A]` bool."""
     xp = compat.array_namespace(q)
+    if q.ndim == 0:
+        raise ValueError(f"q is a single number, {q}; it must have an axis of actions, the last.")
     legal = q != -math.inf
     if where is not None:
         if lost := lost_meaning(where):
@@ -174,7 +177,11 @@ def legal_actions(q: Array, where: Array | None) -> Array:
         allowed = xp.asarray(where)
         if not xp.isdtype(allowed.dtype, "bool"):
             raise TypeError(f"where has dtype {allowed.dtype}; it must be a bool mask, True for a legal action.")
-        legal = legal & xp.broadcast_to(allowed, q.shape)
+        try:
+            legal = legal & xp.broadcast_to(allowed, q.shape)
+        except (ValueError, RuntimeError):  # RuntimeError of PyTorch
+            shapes = f"where has shape {tuple(allowed.shape)} and q {tuple(q.shape)}"
+            raise ValueError(f"{shapes}; where must broadcast to q, with the actions last.") from None
     if _surely(~xp.all(xp.any(legal, axis=-1))):
         raise ValueError("a row of q has no legal action: each is -inf or masked. Leave such rows out.")
     return legal
