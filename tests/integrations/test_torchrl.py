@@ -28,6 +28,11 @@ def network(actions=2, spec=None):
     return QValueActor(layers, in_keys=["observation"], spec=spec or OneHot(actions))
 
 
+def test_an_action_of_several_choices_is_refused():
+    with pytest.raises(ValueError, match=r"one_hot or categorical, and not mult_one_hot"):
+        OperatorDQNLoss(network(), operator="max", action_space="mult_one_hot")
+
+
 def trained(actor, loss, steps=2_000, per_batch=20):
     """Trains as TorchRL's own examples do; gives the loss."""
     loss.make_value_estimator(gamma=0.9)

@@ -28,13 +28,19 @@ class OperatorDQNLoss(DQNLoss):
 
     Raises:
         TypeError: `double_dqn` is given; or `operator` is none.
-        ValueError: the operator can't be used; with the first loss, if it is for another number of actions.
+        ValueError: the operator can't be used; with the first loss, if it is for another number of actions. Or an
+            action of the action space is several choices.
     """
 
     def __init__(self, value_network: Any, *, operator: Operator | str, **options: Any) -> None:
         if options.pop("double_dqn", False):
             raise TypeError("OperatorDQNLoss takes an operator in place of double_dqn; double(max) is the same")
         super().__init__(value_network, **options)
+        if self.action_space not in ("one_hot", "categorical"):
+            raise ValueError(
+                f"OperatorDQNLoss takes the action space one_hot or categorical, and not {self.action_space}: an "
+                "operator needs one value for each action"
+            )
         self.operator, self._actions = as_operator(operator), 0
 
     @property
