@@ -119,7 +119,8 @@ def _operators(command: Operators) -> int:
         listed += [other for entry in entries for other in entry.more]
         print(f"{group[0].upper()}{group[1:]}")
         print_table(("spec", "contracts", "unit", "gap to max", "algorithm"), [_line(*other) for other in listed])
-    print("contracts: a result moves by no more than the values do. unit: the parameter's.")
+    print("contracts: a result moves by no more than the values do; of operators on two sets of")
+    print("values, where both are the same. unit: the parameter's.")
     print("gap to max: at most, with 4 actions, or as many as there are weights; s is the")
     print("spread, the largest value minus the smallest. Any of one set of values can be")
     print("doubled, as double(keep(0.1)). Formulas and pictures: docs/operators.md.")
@@ -130,13 +131,14 @@ def _operators(command: Operators) -> int:
 def _line(spec: str, algorithm: str) -> tuple[str, ...]:
     """Returns a line about an operator: what it claims, as far as a choice among operators depends on it."""
     operator = ops.parse(spec)
-    laws, actions = operator.laws, operator.for_actions or 4
+    laws, actions, single = operator.laws, operator.for_actions or 4, operator.on_one_set
     gap, share = operator.largest_gap(actions), operator.largest_share(actions)
     if laws.within_largest_gap and math.isfinite(gap):
         furthest = f"{gap:.4f}"
     else:
         furthest = f"{share:.4f} s" if math.isfinite(share) else "unbounded"
-    return (spec, "yes" if laws.non_expansion else "no", "none" if laws.homogeneous else "value", furthest, algorithm)
+    contracts = "yes" if single is not None and single.laws.non_expansion else "no"
+    return (spec, contracts, "none" if laws.homogeneous else "value", furthest, algorithm)
 
 
 _HANDLERS: dict[str, Callable[[Any], int]] = {
