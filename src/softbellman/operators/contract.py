@@ -69,7 +69,8 @@ def require_contract(op: Operator, actions: int, library: Library = "numpy") -> 
 
 def _require_masks(op: Operator, q: NDArray[Any], library: Library) -> None:
     """Refuse an operator that gives no numbers where the first action is not legal, or gives that a weight."""
-    legal = np.broadcast_to(np.arange(q.shape[1]) > 0, q.shape)
+    legal: NDArray[np.bool_] = np.ones(q.shape, np.bool_)
+    legal[:, 0] = False
     hidden, selector = (np.where(legal, values, np.nan) for values in (q, q[:, ::-1]))
     try:
         value, weights, _ = _EVALUATORS[library](op, hidden, selector, legal)
