@@ -184,7 +184,7 @@ def test_what_matters_behind_a_mask_is_refused_where_the_contrary_is_claimed(lib
     pytest.importorskip(library)
     with pytest.raises(ValueError, match=r"ForgetsTheMask gives a value of nan .* where the first is not legal"):
         require_contract(ForgetsTheMask(), 3, library)
-    with pytest.raises(ValueError, match=r"TakesNoMask does not run with a mask"):
+    with pytest.raises(ValueError, match=r"TakesNoMask does not run"):
         require_contract(TakesNoMask(), 3, library)
     require_contract(ForgetsTheMask(), 1, library)
     require_contract(Sound(), 3, library)
