@@ -126,6 +126,20 @@ def test_another_rate_is_taken_only_where_it_is_better(gains, chosen):
     assert judge.rate(games).splitlines()[-1] == f"chosen: {chosen}"
 
 
+def test_values_are_told_in_the_unit_of_the_rewards(tmp_path):
+    arms = ["max", "mean", "max tenth=max, learner.reward_scale=0.1", "mean tenth=mean, learner.reward_scale=0.1"]
+    study = synthetic(tmp_path / "study", operators=arms, seeds=[0, 1, 2], values={"overestimation": 0.5})
+    cells = [line.split(" | ") for line in judge.units(Records.read(study)).splitlines()[2:]]
+    assert [row[:2] for row in cells] == [
+        ["| 1", "`max`"],
+        ["| 1", "`mean`"],
+        ["| 0.1", "`max tenth`"],
+        ["| 0.1", "`mean tenth`"],
+    ]
+    assert [row[4] for row in cells] == ["0.50 (0.50 to 0.50)"] * 2 + ["5.00 (5.00 to 5.00)"] * 2
+    assert [row[3] == "" for row in cells] == [True, False] * 2
+
+
 def test_distances_from_exact_values_are_told_arm_by_arm(tmp_path):
     values = {"value_error": 0.5, "value_bias": -1.25, "policy_loss": -1e-12}
     study = synthetic(tmp_path / "study", operators=["max", "mean"], seeds=[0, 1, 2], values=values)

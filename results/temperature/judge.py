@@ -1,6 +1,7 @@
 """Choices and verdicts of the studies of temperature, by the rules of docs/claims.md and README.md beside this file.
 
 .venv/bin/python results/temperature/judge.py rate      # the learning rate of sharp-minatar, from learning-rate/
+.venv/bin/python results/temperature/judge.py units     # what the unit of the rewards changes, from units/, as Markdown
 .venv/bin/python results/temperature/judge.py truth     # distances from exact values, from truth/, as Markdown
 .venv/bin/python results/temperature/judge.py choose    # arms of the last study, from scale/, others/ and screen/
 .venv/bin/python results/temperature/judge.py verdict   # its two claims, from final/
@@ -165,6 +166,29 @@ def rate(games: Games) -> str:
     return "\n".join([*lines, f"chosen: {max(better)[1] if better else '3e-4, as it was'}"])
 
 
+def units(records: Records) -> str:
+    """Writes a table: scores, and overestimation over the unit of the rewards, each with its 95% interval.
+
+    Within a unit, arms are compared with the first by Dunnett's intervals.
+    """
+    scores, over = collect(records, "final"), collect(records, "final", "overestimation")
+    of_unit: dict[float, list[str]] = {}
+    for name, arm in records.study.arms.items():
+        of_unit.setdefault(arm.config(records.study.config).learner.reward_scale, []).append(name)
+    lines = [
+        "| rewards times | arm | score | minus the first | overestimation | minus the first |",
+        "|" + "---|" * 6,
+    ]
+    for scale, names in of_unit.items():
+        cells = []
+        for runs in ([scores.of(name) for name in names], [over.of(name) / scale for name in names]):
+            differences = [_shown(each.mean, each.interval) for each in simultaneous_differences(runs)]
+            cells.append(zip([_told(summarise(own)) for own in runs], ["", *differences], strict=True))
+        for name, own, values in zip(names, *cells, strict=True):
+            lines.append(f"| {scale:g} | `{name}` | {' | '.join((*own, *values))} |")
+    return "\n".join(lines)
+
+
 def truth(records: Records) -> str:
     """Writes a table for each MDP: final score and distances from the exact values, each with its 95% interval.
 
@@ -279,10 +303,12 @@ def _games(*names: str) -> dict[str, Game]:
 def main(words: Sequence[str]) -> str:
     """Does what the first word says, and returns what is to be printed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("rate", "truth", "choose", "verdict"))
+    parser.add_argument("step", choices=("rate", "units", "truth", "choose", "verdict"))
     step = parser.parse_args(words).step
     if step == "rate":
         return rate(_games("learning-rate"))
+    if step == "units":
+        return units(Records.read(Study(HERE / "units")))
     if step == "truth":
         return truth(Records.read(Study(HERE / "truth")))
     choices = choose(_games("scale", "others"), _games("screen"))
