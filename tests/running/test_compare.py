@@ -514,7 +514,9 @@ def test_compare_in_python(compared, tmp_path, monkeypatch, capsys):
     table = pd.DataFrame(study.table())
     assert table["operator"].tolist() == study.operators and table["counted"].tolist() == [2, 2]
     assert table["final"].notna().all() and pd.isna(table["difference"][0]) and table["difference_seeds"][1] == 2
-    assert capsys.readouterr().out.splitlines()[-1].startswith("gym/CartPole-v1, softmax(5), seed 3: finished")
+    *_, ended, chance = capsys.readouterr().out.splitlines()
+    assert ended.startswith("gym/CartPole-v1, softmax(5), seed 3: finished")
+    assert chance == "the random policy plays gym/CartPole-v1, for the score of chance"
     with pytest.raises(ValueError, match=r"unknown field 'learner\.gama'; did you mean learner\.gamma"):
         sb.compare(CARTPOLE, ["max"], settings={"learner.gama": 1})
     with pytest.raises(ValueError, match=r"different presets \(classic-control for gym/X, paper-atari for atari/Y\)"):
