@@ -3,6 +3,7 @@
 A run counts if it finished or diverged. One that diverged has the random policy's score, and no values or gradients.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,13 +13,14 @@ from softbellman.analysis.normalised import ATARI
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import best_score
 from softbellman.analysis.statistics import known_mean
-from softbellman.operators.spec import family, numbers
+from softbellman.operators.spec import family
 from softbellman.paper.grid import Scale
 
 COLUMNS = (
     *("test_return", "updates", "held_out_value", "overestimation"),
     *("gradient_norm", "gradient_norm_of_mean", "gradient_variance", "seconds"),
 )
+_PARAMETER = re.compile(r"(?<=\()[\d.e+-]+(?=\))")
 
 
 class Missing(NamedTuple):
@@ -197,25 +199,20 @@ def duration(hours: float) -> str:
 
 
 def _shortly(specs: Sequence[str]) -> str:
-    """List operators, those of a family together.
+    """List arms, those that differ in one parameter together.
 
     >>> _shortly(["max", "double(softmax(1))", "double(softmax(5))"])
     'max, double(softmax(1, 5))'
+    >>> _shortly(["max, exploration=policy(softmax(1))", "max, exploration=policy(softmax(5))"])
+    '"max, exploration=policy(softmax(1, 5))"'
     """
     families: dict[str, list[str]] = {}
     for spec in specs:
-        families.setdefault(family(spec), []).append(", ".join(numbers(spec)))
-    return ", ".join(_with_numbers(name, ", ".join(filter(None, found))) for name, found in families.items())
-
-
-def _with_numbers(name: str, text: str) -> str:
-    """Put numbers into a family's name, within its parentheses.
-
-    >>> _with_numbers("double(softmax)", "1, 5"), _with_numbers("max", "")
-    ('double(softmax(1, 5))', 'max')
-    """
-    bare = name.rstrip(")")
-    return f"{bare}({text}){name[len(bare) :]}" if text else name
+        found = set(_PARAMETER.findall(spec))
+        shape = _PARAMETER.sub("{}", spec) if len(found) == 1 else spec
+        families.setdefault(shape, []).extend(found if shape != spec else ())
+    named = [shape.replace("{}", ", ".join(found)) for shape, found in families.items()]
+    return ", ".join(f'"{name}"' if "=" in name else name for name in named)
 
 
 def _random(records: Records | None, environment: str) -> float:
