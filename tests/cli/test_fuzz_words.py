@@ -64,6 +64,7 @@ WORDS = {
     "correlation": several("0", "0.9"),
     "values": several("0", "-1.5", "1e3"),
     "actions": several("2", "3", "4"),
+    "train seeds": st.lists(st.sampled_from("0123456789"), min_size=2, max_size=3, unique=True),  # of one it is --seed
     "workers": one("1"),
     "steps": one("1000000"),
     "frames": one("1000000"),
