@@ -239,32 +239,32 @@ def judge(games: Games, choices: Choices) -> list[Verdict]:
     """Judges both claims for both rules."""
     for name in GAMES:
         require(games, [name], choices.arms(name))
-    units = {name: unit(name, games[name], choices.best[name]) for name in GAMES}
-    as_good = [_against_best(games[name], choices.best[name], choices.rules, units[name]) for name in GAMES]
+    scales = {name: unit(name, games[name], choices.best[name]) for name in GAMES}
+    as_good = [_against_best(games[name], choices.best[name], choices.rules, scales[name]) for name in GAMES]
     found = []
     for place, rule in enumerate(choices.rules):
         each = [differences[place] for differences in as_good]
         shown = tuple(f"{name}: {_shown(*told)}" for name, told in zip(GAMES, each, strict=True))
         found.append(Verdict("rule-as-good", rule, _state([interval for _, interval in each], MARGIN), shown))
-        mean, interval = _above_one_tau(games, rule, choices.one, units)
+        mean, interval = _above_one_tau(games, rule, choices.one, scales)
         found.append(Verdict("rule-above-one-tau", rule, _state([interval], 0.0), (_shown(mean, interval),)))
     return found
 
 
-def _against_best(game: Game, best: str, rules: Sequence[str], unit: float) -> list[tuple[float, Interval]]:
+def _against_best(game: Game, best: str, rules: Sequence[str], scale: float) -> list[tuple[float, Interval]]:
     """Compares the rules with the best tau of a game, over best tau minus random."""
     found = []
     for each in simultaneous_differences([game.scores[arm] for arm in (best, *rules)], 1 - 0.05 / len(GAMES)):
         assert each.mean is not None and each.interval is not None
-        found.append((each.mean / unit, (each.interval[0] / unit, each.interval[1] / unit)))
+        found.append((each.mean / scale, (each.interval[0] / scale, each.interval[1] / scale)))
     return found
 
 
-def _above_one_tau(games: Games, rule: str, one: str, units: Mapping[str, float]) -> tuple[float, Interval]:
+def _above_one_tau(games: Games, rule: str, one: str, scales: Mapping[str, float]) -> tuple[float, Interval]:
     """Compares interquartile means of normalised scores of a rule and of the one tau, drawn anew seed by seed."""
 
     def normalised(arm: str) -> np.ndarray:
-        return np.stack([(games[name].scores[arm] - games[name].random) / units[name] for name in GAMES])
+        return np.stack([(games[name].scores[arm] - games[name].random) / scales[name] for name in GAMES])
 
     ours, theirs = normalised(rule), normalised(one)
 

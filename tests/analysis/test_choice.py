@@ -8,6 +8,8 @@ from softbellman.analysis.choice import FIXED, Pick, choose_parameter, families
 from softbellman.analysis.scores import Scores
 from softbellman.operators import family
 
+from ..choices import chosen_by_the_other_seeds
+
 NAN = np.nan
 SOFTMAX = ("softmax(1)", "softmax(5)", "softmax(10)")
 
@@ -46,8 +48,7 @@ def test_intervals_of_choices_on_other_seeds_are_too_narrow(parameters, of_score
     rng = np.random.default_rng(0)
     scores, baseline = rng.normal(size=(20_000, parameters, 5)), rng.normal(size=(20_000, 5))
     names = tuple(f"softmax({number})" for number in range(parameters))
-    others = scores.sum(axis=-1, keepdims=True) - scores
-    chosen = np.take_along_axis(scores, others.argmax(axis=1)[:, None], axis=1)[:, 0]
+    chosen = chosen_by_the_other_seeds(scores)
     for study in range(20):
         own = choose_parameter(scores_of(scores[study], names), names).left_out
         np.testing.assert_array_equal(own.scores, chosen[study])

@@ -6,13 +6,9 @@ import pytest
 from softbellman.paper.claims import LEVEL
 from softbellman.paper.verdicts import estimate
 
+from ..choices import chosen_by_the_other_seeds
+
 STUDIES, GAMES, SEEDS = 10_000, 3, 5
-
-
-def chosen_by_the_other_seeds(scores):
-    """`[..., operator, seed]` to `[..., seed]`: each seed's score with the operator that is best on the others."""
-    others = scores.sum(axis=-1, keepdims=True) - scores
-    return np.take_along_axis(scores, others.argmax(axis=-2, keepdims=True), axis=-2).squeeze(-2)
 
 
 def share_of_misses(differences):

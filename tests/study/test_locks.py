@@ -61,6 +61,17 @@ def holder(tmp_path):
         process.stdout.close()
 
 
+def refused_until(until, folder):
+    """Waits for the lock of a directory up to that moment, and has not got it by then."""
+
+    def wait(_):
+        if time.monotonic() > until:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError), locked(folder, wait):
+        pass
+
+
 def lease_of(folder):
     return max(folder.glob(".lock.*"), key=lambda path: int(path.name.split(".")[2]))
 
@@ -127,13 +138,7 @@ def test_one_of_this_machine_that_sleeps_keeps_its_lock(holder, tmp_path, monkey
     process = holder({})
     process.send_signal(signal.SIGSTOP)
     until = time.monotonic() + 1
-
-    def wait(_):
-        if time.monotonic() > until:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError), locked(tmp_path, wait):
-        pass
+    refused_until(until, tmp_path)
 
 
 def test_one_of_another_machine_that_lives_keeps_its_lock(holder, tmp_path, monkeypatch):
@@ -141,13 +146,7 @@ def test_one_of_another_machine_that_lives_keeps_its_lock(holder, tmp_path, monk
     process, until = holder(ELSEWHERE), time.monotonic() + 4
     with pytest.raises(Held, match=f"process {process.pid} on node7"), locked(tmp_path):  # seen to live
         pass
-
-    def wait(_):
-        if time.monotonic() > until:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError), locked(tmp_path, wait):
-        pass
+    refused_until(until, tmp_path)
 
 
 def test_one_of_another_machine_that_died_holds_it_for_a_lease_and_no_longer(holder, tmp_path, monkeypatch):
@@ -257,13 +256,7 @@ def test_one_of_this_machine_that_is_hidden_keeps_its_lock_while_it_lives(holder
     assert locks.is_held(tmp_path)
     with pytest.raises(Held, match=f"process {process.pid} on "), locked(tmp_path):
         pass
-
-    def wait(_):
-        if time.monotonic() > until:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError), locked(tmp_path, wait):
-        pass
+    refused_until(until, tmp_path)
     process.send_signal(signal.SIGSTOP)  # it can't be seen to live any more
     began = time.monotonic()
     with locked(tmp_path):

@@ -175,7 +175,7 @@ def _default(item: dataclasses.Field[Any]) -> Any:
 
 
 def _check_options(name: str, options: Mapping[str, _Option], words: list[str]) -> None:
-    given, seen = dict[str, str](), set[str]()
+    given = dict[str, str]()
     for word, following in itertools.pairwise([*words, ""]):
         option, equals, _ = word.partition("=")
         option = option.replace("_", "-")
@@ -183,14 +183,13 @@ def _check_options(name: str, options: Mapping[str, _Option], words: list[str]) 
             continue
         if option not in options:
             raise ValueError(f"unknown option {word}{_hint(option, options)} (softbellman {name} --help lists all)")
-        other = given.setdefault(options[option].name, option)
-        if other != option and not options[option].contrary:
+        other, contrary = given.get(options[option].name), options[option].contrary
+        if other and other != option and not contrary:
             raise ValueError(f"{other} and {option} are one option by two names; give one of them")
-        if option in seen and not options[option].contrary:
+        if other and not contrary:
             remedy = "write all of its values after one" if options[option].takes_many else "give it once"
             raise ValueError(f"{option} is there twice; {remedy}")
-        seen.add(option)
-        contrary = options[option].contrary
+        given[options[option].name] = option
         if contrary and (equals or following.lower() in _TRUTH):
             raise ValueError(f"{option} takes no value: write {option} or {contrary}")
 

@@ -116,10 +116,11 @@ def judge(claim: Claim, results: Results) -> Verdict:
 
 def decide(claim: Claim, intervals: Sequence[Interval | None]) -> tuple[State, str]:
     """Decide a claim by the intervals of its parts, and say why."""
-    which = "both intervals lie" if len(intervals) > 1 else "the whole interval lies"
-    if None in intervals:
+    known = [interval for interval in intervals if interval is not None]
+    if len(known) < len(intervals):
         return "undecided", "a game has fewer than two seeds"
-    sides = [_side(interval, claim) for interval in intervals if interval is not None]
+    which = "both intervals lie" if len(known) > 1 else "the whole interval lies"
+    sides = [_side(interval, claim) for interval in known]
     if all(side == "claimed" for side in sides):
         return "supported", f"{which} on the claimed side"
     if "other" in sides:

@@ -85,11 +85,11 @@ def write(
     written += [profile.file] if profile and profile.file else []
     written += [file for section in sections for film in section.films for file in film.files]
     write_atomically(folder / "index.html", page.render(records, folder, sections, games, profile, live))
-    _leave_alone(folder, written)
+    _remove_leftovers(folder, written)
     return folder / "index.html"
 
 
-def _leave_alone(folder: Path, written: Iterable[Path]) -> None:
+def _remove_leftovers(folder: Path, written: Iterable[Path]) -> None:
     """Removes what an earlier report wrote and this one did not, by the list that it left, and leaves its own."""
     listing, names = folder / "files.txt", sorted(str(file.relative_to(folder)) for file in written)
     for name in set(listing.read_text().splitlines() if listing.exists() else ()).difference(names):

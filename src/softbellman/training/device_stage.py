@@ -30,7 +30,7 @@ from softbellman.training.settings import LoopSettings, check_side_by_side
 from softbellman.training.snapshot import restored_tree, saved_tree
 from softbellman.training.streams import Role
 
-LONGEST_CHUNK = 2_000  # agent steps of a run between two looks at the clock, at most unless one of each copy are more
+LONGEST_CHUNK = 2_000  # agent steps of a run between two looks at the clock, or one of each environment if that is more
 
 
 def device_loop(
