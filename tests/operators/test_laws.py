@@ -283,6 +283,21 @@ def test_what_is_wrong_at_ties_or_behind_a_mask_only_is_found(kind, laws):
         assert {finding.law for finding in report.findings if finding.claimed and not finding.held} == laws
 
 
+@ops.operator
+class Backwards(ops.Softmax):
+    """Softmax, with the part of its gradient turned round that moves its weights."""
+
+    def gradient(self, q, selector=None, where=None):
+        return 2 * self.weights(q, where) - super().gradient(q, selector, where)
+
+
+@pytest.mark.parametrize("tau", [1e-3, 1, 1e4, 1e8, 1e10])
+def test_a_wrong_gradient_is_found_at_any_steepness(tau):
+    for seed in range(3):
+        assert not ops.check_operator(Backwards(tau), trials=200, seed=seed)["gradient_is_derivative"].held
+        assert ops.check_operator(ops.softmax(tau), trials=200, seed=seed)["gradient_is_derivative"].held
+
+
 CLAIMS_ALL = ops.Laws(**{field.name: True for field in fields(ops.Laws)})
 
 
