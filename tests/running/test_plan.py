@@ -68,6 +68,10 @@ def planned(
             r"double\(deviation\(2\)\) are no pol",
         ),
         ({"recipe__exploration": "policy(deviation(2))"}, r"recipe\.exploration 'policy.*deviation\(2\), which are no"),
+        (
+            {"recipe__exploration": "policy(fixed(0.2, 0.3, 0.5))"},
+            r"recipe\.exploration policy\(fixed\(0\.2, 0\.3, 0\.5\)\): operator .* is for 3 actions, and there are 2$",
+        ),
         ({"recipe__controller": "match", "operator": "double(softmax(5))"}, r"match needs an operator on one set"),
         (
             {"recipe__controller": "loop", "recipe__gap": "gap(0.9)", "operator": "softmax(5)"},
@@ -205,6 +209,13 @@ OPERATORS = """
     half_greedy = HalfGreedy(0.25)
 
     @ops.operator
+    class OfTheWholeBatch(HalfGreedy):
+        laws = ops.Softmax.laws
+        def policy(self, row):
+            weights = row.xp.exp(row.z)
+            return weights / weights.sum()
+
+    @ops.operator
     class NumPyOnly(HalfGreedy):
         def __call__(self, q, selector=None, where=None): return np.sort(np.asarray(q))[..., -1]
 
@@ -257,6 +268,12 @@ def test_an_operator_of_ones_own_is_tried_before_training():
     ):
         with pytest.raises(ValueError, match=message):
             check_in_training(ops.parse(f"my_operators:{name}"), 4)
+
+
+@pytest.mark.usefixtures("my_operators")
+def test_an_operator_of_ones_own_to_explore_by_is_tried_before_training():
+    with pytest.raises(ValueError, match=r"^recipe\.exploration policy\(my_.*\): .* weights of .*, and claims that they"):
+        planned(recipe__exploration="policy(my_operators:OfTheWholeBatch)")
 
 
 def test_known_operators_can_be_trained_with():

@@ -10,6 +10,7 @@ from softbellman.learning import device_replay
 from softbellman.learning.learner import epsilon_at
 from softbellman.learning.parts.controllers import Fixed
 from softbellman.learning.parts.estimates import Value
+from softbellman.learning.parts.exploration import Greedy, Policy
 from softbellman.learning.parts.table import ROLES
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import FrameReplay
@@ -176,6 +177,7 @@ def plan(
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
         check_with_parts(operator, recipe.estimate, recipe.controller)
+        _check_exploration(recipe.exploration, env.num_actions)
         notes = tuple(env.rehearse())
         if own := _own_parts(config):
             masked = env.legal is not None  # known of a Gymnasium environment once it was reset
@@ -228,6 +230,15 @@ def check_with_parts(operator: Any, estimate: Value, controller: Fixed) -> None:
     """
     estimate.check(operator)
     controller.check(operator)
+
+
+def _check_exploration(exploration: Greedy, num_actions: int) -> None:
+    """Refuses an exploration by an operator that could not be trained with."""
+    if isinstance(exploration, Policy):
+        try:
+            check_in_training(exploration.operator, num_actions)
+        except ValueError as error:
+            raise ValueError(f"recipe.exploration {exploration}: {error}") from error.__cause__ or error
 
 
 def replay_bytes(environment: str, env: envs.HostEnv, config: Config, recipe: Recipe, num_runs: int) -> int:
