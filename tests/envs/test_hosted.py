@@ -160,3 +160,15 @@ def test_an_environment_without_illegal_actions_has_no_masks():
     env.reset()
     step = env.step(np.zeros(1, int))
     assert env.legal is step.legal is step.next_legal is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_a_cpu_it_says_what_to_set(name, monkeypatch):
+    def fail(backend=None):
+        raise RuntimeError(f"Unknown backend {backend}")
+
+    monkeypatch.setattr(jax, "devices", fail)
+    with pytest.raises(
+        ValueError, match=r"^JAX_PLATFORMS \(\w+\) leaves out the CPU.*set JAX_PLATFORMS=\w+,cpu, or unset it$"
+    ):
+        envs.make(name, seed=0)

@@ -272,7 +272,9 @@ def test_an_operator_of_ones_own_is_tried_before_training():
 
 @pytest.mark.usefixtures("my_operators")
 def test_an_operator_of_ones_own_to_explore_by_is_tried_before_training():
-    with pytest.raises(ValueError, match=r"^recipe\.exploration policy\(my_.*\): .* weights of .*, and claims that they"):
+    with pytest.raises(
+        ValueError, match=r"^recipe\.exploration policy\(my_.*\): .* weights of .*, and claims that they"
+    ):
         planned(recipe__exploration="policy(my_operators:OfTheWholeBatch)")
 
 

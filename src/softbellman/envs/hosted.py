@@ -36,6 +36,9 @@ class HostedEnv:
             seed: seed of the run, `>= 0`.
             num_envs: number of copies `E`.
             training: False gives the games of the test phases: another stream of keys.
+
+        Raises:
+            ValueError: for a number out of range, or if JAX was told to leave out the CPU.
         """
         self.env, self.training = env, training
         self.seed, self.num_envs = checked_seed(seed), checked_num_envs(num_envs)
@@ -45,7 +48,7 @@ class HostedEnv:
         self.raw_shape, self.first_action = self.obs_shape, 0
         self.as_mdp = getattr(env, "as_mdp", None)
         keys = copy_keys(self.seed, training=training, num_envs=self.num_envs)
-        self._keys = jax.device_put(keys, jax.devices("cpu")[0])
+        self._keys = jax.device_put(keys, _cpu())
         self._state: Any = None
         self._games = np.full(self.num_envs, -1, np.int32)
         self._kept = np.zeros(self.num_envs, np.int32)  # the action that the game before carried out last
@@ -159,6 +162,17 @@ class HostedEnv:
 
     def _game_seed(self, copy: int, game: int) -> int:
         return episode_seed(self.seed, training=self.training, env=copy, episode=game)
+
+
+def _cpu() -> Any:
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError:
+        there = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
+        raise ValueError(
+            f"JAX_PLATFORMS ({there}) leaves out the CPU, on which games of this environment are played; set "
+            f"JAX_PLATFORMS={there},cpu, or unset it"
+        ) from None
 
 
 @partial(jax.jit, static_argnums=0)

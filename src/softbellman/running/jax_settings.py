@@ -37,7 +37,7 @@ def require_backend() -> None:
     """Refuses to begin where JAX would not.
 
     Raises:
-        ValueError: with the variable at fault, what there is instead, and what to set.
+        ValueError: with the variable at fault, what there is instead, and what to do.
     """
     require_flags(os.environ.get("XLA_FLAGS", ""))
     import jax
@@ -49,8 +49,7 @@ def require_backend() -> None:
         asked = {name: getattr(jax.config, name.lower(), None) or os.environ.get(name) for name in names}
         said = " and ".join(f"{name} ({value})" for name, value in asked.items() if value) or "JAX"
         there, _ = _probed(dict.fromkeys(asked, ""))
-        remedy = f"there is {there} here: set JAX_PLATFORMS={there}, or unset it"
-        remedy = remedy if there else "no platform starts here"
+        remedy = f"there is {there} here: unset it" if there else "no platform starts here"
         reason = f" ({str(error).splitlines()[0]})" if str(error) else ""
         raise ValueError(f"{said} can't be used{reason}; {remedy}") from None
 
