@@ -248,6 +248,18 @@ def test_errors_are_measured_from_the_best_true_value():
         ([[0.0]], {"scale": -1.0}, r"scale \(-1.0\)"),
         ([[0.0]], {"scale": math.nan}, r"scale \(nan\)"),
         ([[0.0]], {"seed": -1}, r"seed \(-1\) must be at least 0"),
+        (
+            [[0.0, 0.0]],
+            {"noise": lambda rng, _: rng.normal()},
+            r"noise\(rng, \(100, 2\)\) gave an array of shape \(\); it",
+        ),
+        (
+            [[0.0, 0.0]],
+            {"noise": lambda rng, shape: rng.normal(size=(shape[0], 1))},
+            r"gave an array of shape \(100, 1\)",
+        ),
+        ([[0.0]], {"noise": lambda _, shape: np.full(shape, np.nan)}, "gave an array that is not finite; it must give"),
+        ([[0.0]], {"noise": lambda _, __: "noise"}, "noise has dtype"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(arguments, options, message):

@@ -141,7 +141,8 @@ def measure(
     Raises:
         TypeError: what is no operator.
         MemoryError: there is less memory than the trials take.
-        ValueError: a number is out of range, a true value not finite, or an operator breaks its contract or fails.
+        ValueError: a number is out of range, a true value not finite, noise not what it must be, or an operator breaks
+            its contract or fails.
 
     Example:
         >>> from softbellman import operators as ops
@@ -169,7 +170,7 @@ def measure(
     for start in range(0, trials, at_once):
         part = slice(start, min(start + at_once, trials))
         shape = (part.stop - part.start, actions)
-        q, selector = (true_values + scale * noise(stream, shape) for stream in streams)
+        q, selector = (true_values + scale * _drawn(noise, stream, shape) for stream in streams)
         largest[part] = np.max(q, axis=-1)
         for row, op in zip(values, operators, strict=True):
             row[part] = op(q, selector)
@@ -319,6 +320,14 @@ def equivalent_omega(q: ArrayLike, tau: ArrayLike) -> Equivalence:
         low, high = np.where(is_above, low, middle), np.where(is_above, middle, high)
     omega = np.where(nearly_mean, 2 * tau, np.where(infinite, np.inf, np.exp((low + high) / 2)))
     return Equivalence(omega[..., 0], ((row.best + offset == row.best) | infinite)[..., 0])
+
+
+def _drawn(noise: Noise, stream: np.random.Generator, shape: tuple[int, int]) -> Values:
+    drawn = floats(noise(stream, shape), "noise")
+    if drawn.shape != shape or not np.isfinite(drawn).all():
+        found = f"of shape {drawn.shape}" if drawn.shape != shape else "that is not finite"
+        raise ValueError(f"noise(rng, {shape}) gave an array {found}; it must give finite numbers of that shape")
+    return drawn
 
 
 def as_true_values(values: ArrayLike) -> Values:
