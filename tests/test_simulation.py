@@ -236,6 +236,9 @@ def test_errors_are_measured_from_the_best_true_value():
     assert cell.overestimation == (-1.0, 0.0, 0.0)
     assert cell.approximation_error == (1.0, 0.0, 0.0)
     assert one_better(4, 2.0).tolist() == [0.0, -2.0, -2.0, -2.0]
+    for wrong in (-1.0, math.inf, math.nan):  # at -1 the others would be better
+        with pytest.raises(ValueError, match=rf"^distance \({wrong}\) must be finite and at least 0$"):
+            one_better(4, wrong)
 
 
 @pytest.mark.parametrize(

@@ -226,10 +226,15 @@ def compare(
 def one_better(actions: int, distance: float) -> Values:
     """Give true values `[m]` of 0 for one action and `-distance` for all others.
 
+    Raises:
+        ValueError: the distance is below 0, or not finite.
+
     Example:
         >>> one_better(3, 0.5).tolist()
         [0.0, -0.5, -0.5]
     """
+    if not 0 <= (distance := as_number(distance, "distance")) < math.inf:
+        raise ValueError(f"distance ({distance}) must be finite and at least 0")
     return np.where(np.arange(as_integer(actions, "actions")) == 0, 0.0, -distance)
 
 
