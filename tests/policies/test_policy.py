@@ -229,6 +229,8 @@ def test_integers_are_scaled_by_their_bounds_and_held_against_them(own_environme
     network = make_network(study.config.network, 1.0, (2,), 2)
     expected = network.apply(params, np.float32([[1.0, -0.4], [0.0, 1.0]]))
     np.testing.assert_allclose(policy.q([[1, -4], [0, 10]]), expected, rtol=1e-5, atol=1e-6)
+    assert policy.raw_dtype == np.int64 and "observations int64 [2]" in repr(policy)
+    policy.act(np.zeros(policy.raw_shape, policy.raw_dtype))
     with pytest.raises(ValueError, match=r"was given an observation with 11 at \[1\], where its space says -4 to 10"):
         policy.q([1, 11])
 

@@ -95,7 +95,8 @@ class GymEnv:
         space, actions = _checked_spaces(first, self.name)
         self.num_actions, self.first_action = int(actions.n), int(actions.start)
         self._observations = Observations(space, self.name)
-        self.obs_shape, self.obs_dtype, self.raw_shape = self._observations.shape, self._observations.dtype, space.shape
+        self.obs_shape, self.obs_dtype = self._observations.shape, self._observations.dtype
+        self.raw_shape, self.raw_dtype = space.shape, np.dtype(space.dtype)
         self.obs_scale = self._observations.scale
         self.stack: int | None = None
         self._masks = Masks(self.name, self.num_envs, self.num_actions)

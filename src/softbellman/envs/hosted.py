@@ -45,7 +45,7 @@ class HostedEnv:
         self.num_actions, self.obs_shape = env.num_actions, env.obs_shape
         self.obs_dtype, self.obs_scale, self.frames_per_step = env.obs_dtype, env.obs_scale, env.frames_per_step
         self.stack: int | None = None
-        self.raw_shape, self.first_action = self.obs_shape, 0
+        self.raw_shape, self.raw_dtype, self.first_action = self.obs_shape, self.obs_dtype, 0
         self.as_mdp = getattr(env, "as_mdp", None)
         keys = copy_keys(self.seed, training=training, num_envs=self.num_envs)
         self._keys = jax.device_put(keys, _cpu())

@@ -76,6 +76,7 @@ class HostEnv(Protocol):
         legal: `[E, A]` bool, the actions that are legal now, a new array after each `reset`, `step` and `restore`; None
             where all of them always are. An illegal one must never be taken.
         raw_shape: shape of an observation as the environment itself gives it, before it is laid out as `obs_shape`.
+        raw_dtype: its dtype then, which may have more bits than `obs_dtype`.
         first_action: number by which the environment itself calls the learner's action 0.
 
     One that is a finite MDP may offer `as_mdp(gamma)`, which gives a `FiniteMDP` and the observation `[S, *obs_shape]`
@@ -90,6 +91,7 @@ class HostEnv(Protocol):
     stack: int | None
     frames_per_step: int
     raw_shape: tuple[int, ...]
+    raw_dtype: np.dtype[Any]
     first_action: int
 
     @property

@@ -74,7 +74,7 @@ class Policy:
         agent_steps: agent steps that this network was trained for.
         num_actions: number of actions, `A`.
         raw_shape: shape of one raw observation.
-        raw_dtype: dtype in which observations are taken.
+        raw_dtype: its dtype.
         first_action: what the environment itself calls the first action; the others follow.
         is_masked: some actions are illegal at times, so that `act` and `weights` must be told the legal ones.
     """
@@ -84,7 +84,7 @@ class Policy:
         self._recipe, self._params, stored = saved(study, run, env, network)
         self.run, self.network, self.agent_steps = run, network, int(stored["agent_steps"])
         self.num_actions, self.first_action = env.num_actions, env.first_action
-        self.raw_shape, self.raw_dtype = tuple(env.raw_shape), env.obs_dtype
+        self.raw_shape, self.raw_dtype = tuple(env.raw_shape), env.raw_dtype
         facts = study.record["environment_facts"].get(run.environment, {})
         self._protocol, self._taken = protocol_of(run.environment, study.config_of(run)), env.taken
         self.is_masked = env.legal is not None or "action_mask" in facts

@@ -86,7 +86,7 @@ class AtariEnv:
         self.obs_shape = (protocol.stack, protocol.height, protocol.width)
         self.obs_dtype = np.dtype(np.uint8)
         self.obs_scale: Scale = 255.0
-        self.raw_shape, self.first_action = self.obs_shape, 0
+        self.raw_shape, self.raw_dtype, self.first_action = self.obs_shape, self.obs_dtype, 0
         self._resize = resizer(protocol)
         limit = protocol.max_frames_per_game
         self._max_steps = _NO_LIMIT if limit is None else -(-limit // protocol.frame_skip)
