@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -23,6 +24,14 @@ def run(folder, *words):
     assert not process.stderr or process.returncode, process.stderr
     record = json.loads((folder / "gpu.json").read_text())
     return process.returncode, process.stdout, pd.read_csv(folder / "gpu.csv"), record
+
+
+def test_the_peak_of_a_solver_is_its_own():
+    """And not that of the process which started it."""
+    np.ones(60_000_000)  # 0.45 GiB
+    words = [sys.executable, "-c", "import mdp_solver; print(mdp_solver.peak_gib())"]
+    process = subprocess.run(words, cwd=SCRIPT.parent / "peers", capture_output=True, text=True, check=True)
+    assert 0.01 < float(process.stdout) < 0.3
 
 
 @pytest.mark.slow
