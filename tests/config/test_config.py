@@ -100,8 +100,9 @@ def test_machado_atari_is_their_protocol_with_the_papers_learner():
     assert machado.config.protocol == MACHADO_ATARI
     assert machado.config.learner == paper.config.learner
     where = sources(machado.config, machado)
-    for name in ("repeat_action_probability", "noop_max", "action_set", "life_loss_terminates", "max_frames_per_game"):
+    for name in ("repeat_action_probability", "noop_max", "action_set", "life_loss_terminates"):
         assert where[f"protocol.{name}"] == "Machado et al."
+    assert where["protocol.name"] == "preset" and where["protocol.max_frames_per_game"] == "deviation D9"
     assert machado.config.protocol.repeat_action_probability == 0.25
 
 

@@ -89,7 +89,7 @@ _MACHADO = _derived(
     "machado-atari",
     "Sticky actions, all 18 actions, no signal at a lost life; the learner is the paper's.",
     {
-        f"protocol.{name}": (value, "Machado et al.")
+        f"protocol.{name}": (value, {"name": _HERE, "max_frames_per_game": "deviation D9"}.get(name, "Machado et al."))
         for name, value in dataclasses.asdict(MACHADO_ATARI).items()
         if value != getattr(PAPER_ATARI, name)
     },
