@@ -1,5 +1,6 @@
 """The doctor says what works, and what to do where something does not."""
 
+import importlib.metadata
 import sys
 
 import pytest
@@ -35,6 +36,14 @@ def test_l31_what_is_missing_says_which_extra_to_install(monkeypatch):
     assert found["Atari"] == ("Atari", "-", 'ale-py is not installed; run: pip install "softbellman[atari]"')
     assert found["extra [atari]"].state == "-"
     assert found["extra [atari]"].found == 'without ale-py: pip install "softbellman[atari]"'
+
+
+def test_a_version_that_is_refused_where_it_is_used_is_not_said_to_be_ok(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "2.9.2")
+    checks = {extra: doctor._extra(extra, EXTRAS[extra]) for extra in ("sb3", "torchrl", "wandb")}
+    assert checks["sb3"] == ("extra [sb3]", "ok", "stable-baselines3 2.9.2") and checks["wandb"].state == "ok"
+    assert checks["torchrl"].state == "-"
+    assert checks["torchrl"].found.startswith("torchrl 2.9.2 is installed, and softbellman was tested with 0.14 and")
 
 
 def test_what_makes_films_is_installed_by_the_extra_that_is_named(monkeypatch):

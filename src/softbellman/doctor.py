@@ -2,10 +2,11 @@
 
 import importlib.metadata
 import platform
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from softbellman import envs
-from softbellman.extras import EXTRAS
+from softbellman.extras import EXTRAS, TESTED, require_tested
 from softbellman.memory import available_memory
 from softbellman.running.jax_settings import found, overruled, require_backend
 from softbellman.study.provenance import available_cores
@@ -32,17 +33,25 @@ def examine() -> list[Check]:
         Check("Python", "ok", platform.python_version()),
         Check("processor", "ok", f"{cores} cores; --threads sets how many a run uses"),
     ]
-    for extra, packages in EXTRAS.items():
-        missing = [package for package in packages if not _version(package)]
-        found = ", ".join(f"{package} {_version(package)}" for package in packages if package not in missing)
-        remedy = f'without {", ".join(missing)}: pip install "softbellman[{extra}]"'
-        checks.append(Check(f"extra [{extra}]", "-" if missing else "ok", remedy if missing else found))
+    checks += [_extra(extra, packages) for extra, packages in EXTRAS.items()]
     jax = _jax()
     checks += jax
     if jax[0].state != "FAIL":  # else nothing that uses it can be looked at
         checks += [_environment(prefix, family) for prefix, family in envs.FAMILIES.items() if family.tried]
     checks += [_video(), _memory()]
     return checks
+
+
+def _extra(extra: str, packages: Sequence[str]) -> Check:
+    label, missing = f"extra [{extra}]", [package for package in packages if not _version(package)]
+    if missing:
+        return Check(label, "-", f'without {", ".join(missing)}: pip install "softbellman[{extra}]"')
+    if extra in TESTED:
+        try:
+            require_tested(extra)
+        except ImportError as error:
+            return Check(label, "-", str(error))
+    return Check(label, "ok", ", ".join(f"{package} {_version(package)}" for package in packages))
 
 
 def _jax() -> list[Check]:
