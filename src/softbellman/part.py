@@ -135,9 +135,8 @@ def _wanted(signature: inspect.Signature) -> str:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, str | Operator):
-        return str(value)
-    return repr(value).removesuffix(".0").replace("e+", "e")
+    text = str(value)  # not repr(), which names the type of a number of NumPy's
+    return text if isinstance(value, str | Operator) else text.removesuffix(".0").replace("e+", "e")
 
 
 def _argument(word: str) -> Any:

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from softbellman.config.arms import parse_arm
-from softbellman.gaps import Gap
+from softbellman.gaps import AdvantageGap, Gap
+from softbellman.learning.parts.copies import Past
+from softbellman.learning.parts.estimates import Categorical, Ensemble, Quantiles
+from softbellman.learning.parts.sampling import Prioritised
 from softbellman.learning.parts.table import ROLES, part
+from softbellman.learning.parts.tightening import Tightening
 from softbellman.learning.settings import RecipeSettings
 from softbellman.operators.spec import name_and_arguments
 
@@ -41,6 +45,23 @@ class Wide(Gap):
 def test_a_spec_reads_back_to_itself(role, spec):
     made = part(role, spec)
     assert str(made) == spec and part(role, str(made)) == made and hash(part(role, spec)) == hash(made)
+
+
+@pytest.mark.parametrize(
+    ("role", "made", "spec"),
+    [
+        ("gap", AdvantageGap(np.float64(0.3), np.float64(10)), "gap(0.3, 10)"),
+        ("gap", AdvantageGap(np.float32(0.9)), "gap(0.9)"),
+        ("target", Past(np.int64(5)), "past(5)"),
+        ("estimate", Quantiles(np.int64(51)), "quantiles(51)"),
+        ("estimate", Categorical(np.int32(51), np.float64(-1e30), 10), "categorical(51, -1e30, 10)"),
+        ("estimate", Ensemble(np.uint8(5)), "ensemble(5)"),
+        ("sampling", Prioritised(updates=np.int64(5_000)), "prioritised(0.6, 0.4, 1, 5000)"),
+        ("tightening", Tightening(np.int64(2)), "tightening(2)"),
+    ],
+)
+def test_a_part_made_with_numbers_of_numpy_has_the_spec_of_one_made_with_pythons(role, made, spec):
+    assert str(made) == spec and part(role, spec) == made
 
 
 def test_every_role_is_a_field_whose_default_is_its_first_part():

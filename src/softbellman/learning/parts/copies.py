@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal
 
 import jax
@@ -49,7 +50,9 @@ class Past(Latest):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        require(isinstance(self.size, int) and self.size >= 1, f"the number of copies ({self.size}) must be 1 or more")
+        require(
+            isinstance(self.size, Integral) and self.size >= 1, f"the number of copies ({self.size}) must be 1 or more"
+        )
         require(self.reduce in ("mean", "min"), f"copies are reduced by mean or min, not {self.reduce}")
 
     def first(self, params: Any) -> Any:

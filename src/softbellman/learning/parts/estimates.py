@@ -7,6 +7,7 @@ value is beside the mean of that mixture.
 
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -118,7 +119,9 @@ class Ensemble(Value):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        require(isinstance(self.size, int) and self.size >= 1, f"the number of heads ({self.size}) must be 1 or more")
+        require(
+            isinstance(self.size, Integral) and self.size >= 1, f"the number of heads ({self.size}) must be 1 or more"
+        )
         known = ("mean", "min", "median", "mix")
         require(self.reduce in known, f"heads are reduced by {', '.join(known)}, not {self.reduce}")
 
@@ -212,7 +215,8 @@ class Quantiles(Value):
     def __post_init__(self) -> None:
         """Check the argument."""
         require(
-            isinstance(self.size, int) and self.size >= 1, f"the number of quantiles ({self.size}) must be 1 or more"
+            isinstance(self.size, Integral) and self.size >= 1,
+            f"the number of quantiles ({self.size}) must be 1 or more",
         )
 
     @property
@@ -279,7 +283,9 @@ class Categorical(Value):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        require(isinstance(self.size, int) and self.size >= 2, f"the number of atoms ({self.size}) must be 2 or more")
+        require(
+            isinstance(self.size, Integral) and self.size >= 2, f"the number of atoms ({self.size}) must be 2 or more"
+        )
         require_finite("low", self.low)
         require_finite("high", self.high)
         require_finite("high less low", float(self.high) - float(self.low))

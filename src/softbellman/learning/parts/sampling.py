@@ -6,6 +6,7 @@ its own, apart from the replay's: its memory. A draw knows all of the updates be
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
@@ -112,7 +113,7 @@ class Prioritised(Uniform):
             beta = getattr(self, name)
             require(0 <= beta <= 1, f"{name} ({beta}) must be in 0 .. 1")
         require(
-            isinstance(self.updates, int) and self.updates >= 1,
+            isinstance(self.updates, Integral) and self.updates >= 1,
             f"updates ({self.updates}), over which beta changes, must be an integer, 1 or more",
         )
 

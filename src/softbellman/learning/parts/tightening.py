@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -48,7 +49,7 @@ class Tightening(Loose):
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        known = isinstance(self.steps, int) and 1 <= self.steps <= 100
+        known = isinstance(self.steps, Integral) and 1 <= self.steps <= 100
         require(known, f"steps ({self.steps}) must be an integer in 1 .. 100")
         require_positive("penalty", self.penalty)
 
