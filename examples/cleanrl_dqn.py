@@ -89,7 +89,7 @@ def main(args: Args) -> tuple[nn.Module, list[float]]:
             action = int(rng.integers(actions))
         else:
             with torch.no_grad():
-                action = int(q_network(torch.as_tensor(obs, device=device)[None]).argmax())
+                action = int(q_network(torch.as_tensor(obs, dtype=torch.float32, device=device)[None]).argmax())
         next_obs, reward, terminated, truncated, _ = env.step(action)
         for name, value in zip(sizes, (obs, action, next_obs, reward, terminated), strict=True):
             store[name][step % args.buffer_size] = value

@@ -25,7 +25,7 @@ class Args:
 
     Attributes:
         operator: the Bellman operator; `max` is DQN, `double(max)` double DQN.
-        env_id: any Gymnasium environment with a flat Box observation and discrete actions.
+        env_id: any Gymnasium environment with a flat Box observation of float32 and discrete actions.
         steps: environment steps.
         per_round: environment steps from some updates to the next.
     """

@@ -53,3 +53,24 @@ def test_max_is_the_maximum(example, monkeypatch):
 def test_an_operator_for_other_actions_is_refused_before_training(example):
     with pytest.raises(ValueError, match="is for 3 actions, and there are 2"):
         example.main(args(example, "fixed(0.5, 0.3, 0.2)", 10))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64])
+def test_any_flat_box_will_do(example, dtype, monkeypatch):
+    import gymnasium
+
+    class Counting(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-9, 9, (2,), dtype)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.zeros(2, dtype), {}
+
+        def step(self, action):
+            return np.ones(2, dtype), 1.0, False, False, {}
+
+    monkeypatch.setitem(gymnasium.registry, "Counting-v0", gymnasium.envs.registration.EnvSpec("Counting-v0", Counting))
+    options = example.Args(env_id="Counting-v0", total_timesteps=50, learning_starts=10, start_e=0.0, end_e=0.0)
+    network, _ = example.main(options)
+    assert network[0].in_features == 2
