@@ -118,6 +118,12 @@ def test_floats_out_of_bounds_are_taken_and_told():
     )
 
 
+def test_bounds_at_the_ends_of_float64_are_none():
+    largest = np.finfo(np.float64).max
+    observations = Observations(box(-largest, largest, np.float64), "it")
+    assert observations.outside(observations.taken(np.array([1e30, 0.0, -1e30]))) is None
+
+
 def test_an_observation_without_an_entry_is_refused():
     with pytest.raises(ValueError, match="no entry"):
         Observations(Box(0, 1, (0,)), "it")

@@ -88,7 +88,8 @@ class Observations:
         """Says where a float observation, as `taken` returns it, lies outside of the bounds declared, if it does."""
         if self._declared.kind != "f":
             return None
-        low, high = (self._laid_out(bound.astype(np.float32)) for bound in (self._low, self._high))
+        with np.errstate(over="ignore"):  # of float64's largest number, which says that there is no bound
+            low, high = (self._laid_out(bound.astype(np.float32)) for bound in (self._low, self._high))
         wrong = np.argwhere((obs < low) | (obs > high))
         if not len(wrong):
             return None
