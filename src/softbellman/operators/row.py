@@ -158,8 +158,10 @@ def real(q: Array) -> Array:
     if not compat.is_array_api_obj(q):
         q = np.asarray(q)
     xp = compat.array_namespace(q)
-    if xp.isdtype(q.dtype, "real floating") and xp.finfo(q.dtype).bits >= 32:  # fewer have no room for powers or sums
-        return q
+    if xp.isdtype(q.dtype, "real floating"):
+        if xp.finfo(q.dtype).bits >= 32:
+            return q
+        raise TypeError(f"q has dtype {q.dtype}, which has no room for powers and sums; convert it to float32 first.")
     if not xp.isdtype(q.dtype, "integral") or getattr(q.dtype, "kind", "") == "m":  # spans of time count as integers
         raise TypeError(f"q has dtype {q.dtype}; action values must be real numbers, such as float32 or float64.")
     return xp.astype(q, xp.asarray(0.0).dtype)
