@@ -64,7 +64,7 @@ _PAPER = Preset(
 _QUICK = _derived(
     _PAPER,
     "quick-atari",
-    "The paper's agent and game with faster decay of exploration, shorter epochs and tests: three hours, not a month.",
+    "The paper's agent and game with faster decay of exploration, shorter epochs and tests: hours, not a week or two.",
     {
         "learner.epsilon_decay_steps": (100_000, _HERE),
         "loop.steps": (800_000, _HERE),
