@@ -6,8 +6,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from gymnasium.wrappers import TimeLimit
 
-from softbellman.envs.gym import GymEnv, refuse_double_frame_skip
+from softbellman.envs.gym import GymEnv
 
 
 class Line(gymnasium.Env):
@@ -74,7 +75,7 @@ def test_it_is_a_host_env_of_the_shape_it_says():
 
 
 def test_l1_the_successor_of_a_truncated_step_is_not_the_next_episodes_first_observation():
-    steps = steps_of(GymEnv(Line, seed=0, max_episode_steps=3), 4)
+    steps = steps_of(GymEnv(lambda: TimeLimit(Line(), 3), seed=0), 4)
     cut = steps[2]
     assert (cut.next_obs[0, 0], cut.obs[0, 0]) == (3.0, 100.0)
     assert (cut.terminated[0], cut.truncated[0], cut.game_ended[0]) == (False, True, True)
@@ -84,13 +85,13 @@ def test_l1_the_successor_of_a_truncated_step_is_not_the_next_episodes_first_obs
 def test_l2_an_end_of_the_task_is_not_a_time_limit():
     end = steps_of(GymEnv(lambda: Line(3), seed=0), 3)[-1]
     assert (end.terminated[0], end.truncated[0], end.game_ended[0]) == (True, False, True)
-    both = steps_of(GymEnv(lambda: Line(3), seed=0, max_episode_steps=3), 3)[-1]
+    both = steps_of(GymEnv(lambda: TimeLimit(Line(3), 3), seed=0), 3)[-1]
     assert (both.terminated[0], both.truncated[0]) == (True, True)
 
 
 def test_the_time_limit_given_replaces_the_registered_one():
     assert GymEnv("CartPole-v1", seed=0).describe()["max_episode_steps"] == 500
-    env = GymEnv("CartPole-v1", seed=0, max_episode_steps=5)
+    env = GymEnv("CartPole-v1", seed=0, options={"max_episode_steps": 5})
     assert env.describe()["max_episode_steps"] == 5
     assert [bool(step.truncated[0]) for step in steps_of(env, 5)] == [False] * 4 + [True]
 
@@ -151,46 +152,24 @@ def test_l5_the_wrapped_environment_starts_where_the_bare_one_does():
     np.testing.assert_array_equal(obs[0], bare.astype(np.float32))
 
 
-def test_l6_a_held_action_advances_the_frames_it_says_and_stops_at_an_end():
-    env = GymEnv(lambda: Line(10), seed=0, frame_skip=4)
-    assert env.frames_per_step == env.describe()["frames_per_step"] == 4
-    env.reset()
-    steps = [env.step(np.array([2])) for _ in range(3)]
-    assert [float(step.next_obs[0, 0]) for step in steps] == [4.0, 8.0, 10.0]
-    assert [float(step.reward[0]) for step in steps] == [8.0, 8.0, 4.0]
-    assert [bool(step.terminated[0]) for step in steps] == [False, False, True]
-
-
 @pytest.mark.parametrize("attribute", ["_frameskip", "frameskip", "frame_skip"])
-def test_l6_two_frame_skips_are_refused_with_the_fix(attribute):
+def test_l6_the_frames_that_an_environment_skips_by_itself_are_counted(attribute):
     def make(own):
-        return lambda: Line(**{attribute: own})
+        return GymEnv(lambda: Line(**{attribute: own}), seed=0)
 
-    assert GymEnv(make(1), seed=0, frame_skip=4).frames_per_step == 4
-    assert GymEnv(make(4), seed=0).frames_per_step == 4
-    with pytest.raises(ValueError, match=r"already skips 4 frames.*would make that 16.*frameskip=1.*atari/<game>"):
-        GymEnv(make(4), seed=0, frame_skip=4)
-    for skip in (1, 4):
-        with pytest.raises(ValueError, match=r"random number of frames, \(2, 5\).*frameskip=1"):
-            GymEnv(make((2, 5)), seed=0, frame_skip=skip)
-    with pytest.raises(ValueError, match="stand still"):
-        GymEnv(make(1), seed=0, frame_skip=0)
+    assert make(1).frames_per_step == 1
+    assert make(4).frames_per_step == make(4).describe()["frames_per_step"] == 4
+    with pytest.raises(ValueError, match=r"random number of frames, \(2, 5\).*frameskip=1"):
+        make((2, 5))
 
 
 def test_l6_an_ale_environment_by_its_gymnasium_id():
     pytest.importorskip("ale_py")
     name = "ale_py:ALE/Breakout-v5"
-    assert GymEnv(name, seed=0, options={"frameskip": 1}, frame_skip=4).frames_per_step == 4
+    assert GymEnv(name, seed=0, options={"frameskip": 1}).frames_per_step == 1
     assert GymEnv(name, seed=0).frames_per_step == 4
-    with pytest.raises(ValueError, match="ALE/Breakout-v5 already skips 4 frames"):
-        GymEnv(name, seed=0, frame_skip=4)
     with pytest.raises(ValueError, match="use atari/<game>"):
         GymEnv("ALE/Breakout-v5", seed=0)
-
-
-def test_refuse_double_frame_skip_returns_the_environments_own_skip():
-    assert refuse_double_frame_skip(Line(), 4) == 1
-    assert refuse_double_frame_skip(Line(frameskip=3), 1) == 3
 
 
 @pytest.mark.parametrize("space", [Discrete(2, start=1), Discrete(3, start=-1)], ids=str)

@@ -34,6 +34,12 @@ def made(**members):
     return type("Mine", (Env,), members)
 
 
+def limited(limit, **members):
+    """The environment under Gymnasium's own time limit, if there is one."""
+    make = made(**members)
+    return GymEnv(lambda: gymnasium.wrappers.TimeLimit(make(), limit) if limit else make(), seed=0, name="Mine")
+
+
 def gives(give):
     return {"give": lambda self, *right: give(*right)}
 
@@ -68,8 +74,8 @@ def test_a_step_is_held_against_the_api_in_a_rehearsal_and_later(wrong, limit):
     """The same words with Gymnasium's own time limit, which takes a step apart, around the environment."""
     give, message = WRONG_STEPS[wrong]
     with pytest.raises(ValueError, match=message) as at_once:
-        GymEnv(made(**gives(give)), seed=0, max_episode_steps=limit).rehearse()
-    later = GymEnv(made(**gives(give), wrong_from=3), seed=0, max_episode_steps=limit)
+        limited(limit, **gives(give)).rehearse()
+    later = limited(limit, **gives(give), wrong_from=3)
     assert later.rehearse() == []
     later.reset()
     for _ in range(2):
@@ -111,7 +117,7 @@ def raising(self, *, seed=None, options=None):
 def test_a_reset_is_held_against_the_api(reset, message):
     for limit in (None, 7):
         with pytest.raises(EnvironmentFault, match=message):
-            GymEnv(made(reset=reset), seed=0, max_episode_steps=limit).rehearse()
+            limited(limit, reset=reset).rehearse()
 
 
 def test_a_reset_may_take_its_arguments_in_any_way_that_has_their_names():

@@ -56,7 +56,7 @@ def wrapped(env):
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_masks_are_of_what_is_acted_on_and_of_the_true_successor(make, start, num_envs):
     cls = made(action_space=Discrete(3, start=start))
-    env = GymEnv(lambda: make(cls()), seed=0, num_envs=num_envs, max_episode_steps=None)
+    env = GymEnv(lambda: make(cls()), seed=0, num_envs=num_envs)
     assert env.legal is None  # before the first reset
     env.reset()
     assert env.rehearse() == []
@@ -74,7 +74,7 @@ def test_masks_are_of_what_is_acted_on_and_of_the_true_successor(make, start, nu
 
 
 def test_a_cut_keeps_the_mask_of_the_true_successor_apart():
-    env = GymEnv(made(), seed=0, max_episode_steps=2)
+    env = GymEnv(lambda: gymnasium.wrappers.TimeLimit(made()(), 2), seed=0)
     env.reset()
     cut = [step for step in random_play(env, 40) if step.truncated.any()]
     assert len(cut) == 20 and any((step.legal != step.next_legal).any() for step in cut)
@@ -94,13 +94,6 @@ def test_a_game_played_again_has_its_mask_again():
     random_play(env, 13)
     again.restore(env.tape)
     assert (again.legal == env.legal).all()
-
-
-def test_an_action_is_held_while_it_is_legal():
-    env = GymEnv(made(), seed=0, frame_skip=4)
-    env.reset()
-    for step in random_play(env, 30):
-        assert step.reward[0] in (1, 2)  # each action is illegal at every third step
 
 
 def with_mask(mask, later=None):

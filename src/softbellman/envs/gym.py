@@ -56,8 +56,6 @@ class GymEnv:
         name: str | None = None,
         num_envs: int = 1,
         training: bool = True,
-        max_episode_steps: int | None = None,
-        frame_skip: int = 1,
         options: Mapping[str, Any] | None = None,
         record: bool = False,
     ):
@@ -69,15 +67,12 @@ class GymEnv:
             name: what the environment of a function is called; by default the function's own name.
             num_envs: number of copies `E`.
             training: False gives test episodes: another stream of seeds.
-            max_episode_steps: time limit, in steps of the environment; it cuts an episode (`truncated`) and replaces
-                the limit that the id is registered with. None keeps the latter.
-            frame_skip: steps of the environment for which an action is held, rewards summed; less at an end.
             options: keyword arguments for the environment itself, or for the function.
             record: renders every step, for `screen`; a function must make copies with `render_mode="rgb_array"`.
 
         Raises:
             ValueError: for an unknown id, an environment that cannot be made or cannot render, a space that does not
-                fit, or a frame skip on top of another.
+                fit, or frames that cannot be counted.
         """
         self.seed, self.num_envs, self.training = checked_seed(seed), checked_num_envs(num_envs), training
         options = dict(options or {})
@@ -86,12 +81,11 @@ class GymEnv:
             options |= {"render_mode": "rgb_array"} if record else {}
         else:
             self.name, self._options = name or getattr(environment, "__name__", "environment"), options
-        self._make_copy = functools.partial(_make, environment, max_episode_steps, options, self.name)
+        self._make_copy = functools.partial(_make, environment, options, self.name)
         self._envs = [self._make_copy() for _ in range(self.num_envs)]
         first = self._envs[0]
         self.max_episode_steps = first.spec.max_episode_steps if first.spec else _time_limit(first)
-        self.frame_skip = frame_skip
-        self.frames_per_step = frame_skip * refuse_double_frame_skip(first, frame_skip)
+        self.frames_per_step = _own_frame_skip(first)
         space, actions = _checked_spaces(first, self.name)
         self.num_actions, self.first_action = int(actions.n), int(actions.start)
         self._observations = Observations(space, self.name)
@@ -224,7 +218,7 @@ class GymEnv:
         return {
             "environment": self.name,
             "training": self.training,
-            "frame_skip": self.frame_skip,
+            "frame_skip": 1,
             "frames_per_step": self.frames_per_step,
             "max_episode_steps": self.max_episode_steps,
             "options": {name: _said(value) for name, value in options.items() if name != "render_mode"},
@@ -244,19 +238,15 @@ class GymEnv:
         self._masks.take(env, info)
 
     def _play(self, env: int, action: int) -> tuple[np.ndarray, float, bool, bool]:
-        """Holds `action` for `frame_skip` steps of copy `env`, or up to the episode's end, or while it is legal."""
+        """Takes a step of copy `env`, and returns the successor, the reward and both ends."""
         self._actions[env].append(action)
-        total = 0.0
-        for _ in range(self.frame_skip):
-            obs, reward, terminated, truncated, info = self._envs[env].step(self.first_action + action)
-            total += float(reward)
-            legal = self._masks.take(env, info, terminated=bool(terminated))
-            if terminated or truncated or (legal is not None and not legal[action]):
-                break
+        obs, reward, terminated, truncated, info = self._envs[env].step(self.first_action + action)
+        reward = float(reward)
+        self._masks.take(env, info, terminated=bool(terminated))
         with np.errstate(over="ignore"):
-            if not np.isfinite(np.float32(total)):
-                raise EnvironmentFault(f"{self.name} gave the reward {total}, which is not finite in float32")
-        return self._observations.taken(obs), total, bool(terminated), bool(truncated)
+            if not np.isfinite(np.float32(reward)):
+                raise EnvironmentFault(f"{self.name} gave the reward {reward}, which is not finite in float32")
+        return self._observations.taken(obs), reward, bool(terminated), bool(truncated)
 
     def _render(self, env: int) -> None:
         """Keeps the picture of copy `env`, where pictures are asked for."""
@@ -296,27 +286,21 @@ def rules(facts: Mapping[str, Any]) -> str:
     return f"{facts['num_actions']} actions{masked}, {skips}, {ends}{options}"
 
 
-def refuse_double_frame_skip(env: gymnasium.Env, frame_skip: int) -> int:
-    """Returns the number of frames that `env` itself skips per step, or raises if another skip must not go on top.
+def _own_frame_skip(env: gymnasium.Env) -> int:
+    """Returns the number of frames that `env` itself takes per step.
 
     Raises:
-        ValueError: for a `frame_skip` below 1, one above 1 where the environment skips frames by itself, or an
-            environment that skips a random number of them.
+        ValueError: for an environment that skips a random number of them.
     """
-    if frame_skip < 1:
-        raise ValueError(f"frame_skip must be at least 1, got {frame_skip}: the environment would stand still")
     own: Any = (env.spec.kwargs if env.spec else {}).get("frameskip")
     for attribute in ("_frameskip", "frameskip", "frame_skip"):
         own = getattr(env.unwrapped, attribute, None) if own is None else own
     own = 1 if own is None else own
-    name = env.spec.id if env.spec else type(env.unwrapped).__name__
-    fix = "make it with frameskip=1, or, for an Atari game, use atari/<game>"
     if not isinstance(own, int | np.integer):
-        raise ValueError(f"{name} skips a random number of frames, {own}, so frames cannot be counted: {fix}")
-    if frame_skip > 1 and own != 1:
+        name = env.spec.id if env.spec else type(env.unwrapped).__name__
         raise ValueError(
-            f"{name} already skips {own} frames per step; frame_skip {frame_skip} would make that "
-            f"{own * frame_skip}: use frame_skip 1, {fix}"
+            f"{name} skips a random number of frames, {own}, so frames cannot be counted: make it with "
+            "frameskip=1, or, for an Atari game, use atari/<game>"
         )
     return int(own)
 
@@ -335,8 +319,8 @@ def _said(option: Any) -> Any:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _make(environment: Any, max_episode_steps: int | None, options: dict[str, Any], label: str) -> Checked:
-    """Makes one copy, its time limit replaced where one is given."""
+def _make(environment: Any, options: dict[str, Any], label: str) -> Checked:
+    """Makes one copy."""
     if not isinstance(environment, str):
         try:
             env = environment(**options)
@@ -344,7 +328,6 @@ def _make(environment: Any, max_episode_steps: int | None, options: dict[str, An
             raise EnvironmentFault(f"{label} cannot be made: {in_a_line(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise ValueError(f"{label} must make one gymnasium.Env, not a vector of them; it made {type(env).__name__}")
-        env = env if max_episode_steps is None else gymnasium.wrappers.TimeLimit(env, max_episode_steps)
         return checked_throughout(env, label)
     if environment.startswith("ALE/"):
         raise ValueError(
@@ -352,8 +335,7 @@ def _make(environment: Any, max_episode_steps: int | None, options: dict[str, An
             "rest of its protocol"
         )
     try:
-        settings = {"max_episode_steps": max_episode_steps, "disable_env_checker": True} | options
-        env = gymnasium.make(environment, **settings)
+        env = gymnasium.make(environment, **{"disable_env_checker": True} | options)
     except gymnasium.error.UnregisteredEnv as error:
         own = "" if ":" in environment else f"; one that your module registers is gym/my_module:{environment}"
         raise ValueError(

@@ -29,8 +29,8 @@ class Masks:
         self._are_given: bool | None = None
         self.legal: np.ndarray | None = None
 
-    def take(self, env: int, info: Mapping[str, Any], *, terminated: bool = False) -> np.ndarray | None:
-        """Takes over the mask of copy `env` from an info, and returns it, `[A]` bool, or None.
+    def take(self, env: int, info: Mapping[str, Any], *, terminated: bool = False) -> None:
+        """Takes over the mask of copy `env` from an info, if masks are given.
 
         Where the episode has terminated, nothing will be done and nothing need be given: all actions count as legal.
 
@@ -44,7 +44,7 @@ class Masks:
         if given is not None and not self._are_given:
             self._refuse_change("gives", "gave none before")
         if not self._are_given:
-            return None
+            return
         if terminated:
             mask = np.ones(self._shape[1], bool)
         elif given is None:
@@ -53,7 +53,6 @@ class Masks:
             mask = self._checked(given)
         self.legal = np.ones(self._shape, bool) if self.legal is None else self.legal.copy()
         self.legal[env] = mask
-        return mask
 
     def _checked(self, given: Any) -> np.ndarray:
         """Returns a mask as bools."""
