@@ -15,7 +15,7 @@ import numpy as np
 from softbellman.arguments import as_path
 from softbellman.config import Config
 from softbellman.envs.step import HostEnv, Scale
-from softbellman.extras import MissingExtra
+from softbellman.extras import require_extra
 from softbellman.learning.networks import Params
 from softbellman.learning.parts.estimates import Categorical, Ensemble, Quantiles, Value
 from softbellman.learning.parts.heads import Duelling, Linear
@@ -61,7 +61,8 @@ def export(
     _refuse_what_has_no_form(run, config)
     path = as_path(out) if out is not None else run.path / "export" / file.with_suffix(ENDINGS[form]).name
     require_file(path)
-    _require_packages(form)
+    require_extra("torch")
+    require_extra(form)
     module, example, facts = _network(study, run, config, network)
     content = _as_onnx(module, example) if form == "onnx" else _as_safetensors(module, facts)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,15 +87,6 @@ def _refuse_what_has_no_form(run: RunPath, config: Config) -> None:
         )
     if is_reference(config.network.kind):
         raise ValueError(f"network.kind {config.network.kind} of {run} is one of your own: it can't be exported")
-
-
-def _require_packages(form: Form) -> None:
-    for package, extra in (("torch", "torch"), ("safetensors", "torch"), ("onnx", "onnx"), ("onnxscript", "onnx")):
-        if extra in ("torch", form):
-            try:
-                __import__(package)
-            except ImportError as error:
-                raise MissingExtra(package, extra) from error
 
 
 @own_settings()
