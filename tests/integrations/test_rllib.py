@@ -107,6 +107,10 @@ def test_values_of_minus_infinity_are_of_illegal_actions(monkeypatch):
     chosen = use_operator(config(), "mean")
     learner.compute_loss_for_module(fwd_out={QF_TARGET_NEXT_PREDS: q}, config=chosen, batch={}, module_id="one")
     assert seen["fwd_out"][QF_TARGET_NEXT_PREDS].tolist() == [[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]]
+    for diverged in ([[float("nan"), 1.0]], [[float("nan"), float("nan")]]):
+        given = {QF_TARGET_NEXT_PREDS: torch.tensor(diverged)}
+        learner.compute_loss_for_module(fwd_out=given, config=chosen, batch={}, module_id="one")
+        assert seen["fwd_out"][QF_TARGET_NEXT_PREDS].isnan().all()
     for op, message in (
         ("fixed(0.5, 0.3, 0.2)", "is for 3 actions, and there are 2"),
         (Tilted(), "does not run on PyTorch"),

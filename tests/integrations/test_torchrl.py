@@ -141,6 +141,14 @@ def test_masked_values_are_of_illegal_actions():
     torch.testing.assert_close(following, torch.stack([q[0, 0], q[1].mean()]))
 
 
+def test_values_that_are_no_numbers_are_no_illegal_actions():
+    """A run that diverged shows it."""
+    actor = network()
+    for parameter in actor.parameters():
+        torch.nn.init.constant_(parameter, float("nan"))
+    assert OperatorDQNLoss(actor, operator="mean").next_value(_batch()).isnan().all()
+
+
 def test_parameters_are_saved_as_without():
     names = list(DQNLoss(network(), delay_value=True).state_dict())
     assert list(OperatorDQNLoss(network(), operator="double(max)").state_dict()) == names

@@ -31,7 +31,7 @@ class OperatorLearner(DQNTorchLearner):
             raise ValueError(f"double_q must be {heeds_selector(op)} for {op}; call use_operator last, which sets it")
         if not hasattr(self, "_usable"):
             self._usable = usable(op, q.shape[-1])
-        legal = q > -math.inf
+        legal = q != -math.inf  # a NaN is legal, so that a run that diverges shows it
         q = q.masked_fill(~legal, 0.0)
         value = bootstrap(op, q, lambda: fwd_out[QF_NEXT_PREDS].detach().masked_fill(~legal, 0.0), legal)
         return super().compute_loss_for_module(

@@ -55,7 +55,7 @@ class OperatorDQNLoss(DQNLoss):
         if self._actions != q.shape[-1]:
             self._actions = q.shape[-1]
             usable(self.operator, self._actions)
-        where = q > torch.finfo(q.dtype).min
+        where = ~(q <= torch.finfo(q.dtype).min)  # a NaN is legal, so that a run that diverges shows it
         online = self.value_network_params.data
         return bootstrap(self.operator, q, lambda: self._action_values(online, following), where)
 
