@@ -37,7 +37,8 @@ class AtariProtocol:
             training and in tests, because the authors' agent waits for a full stack. Authors 4; 0 is off, Deviation
             D2. Honoured by the training loop, which chooses the actions.
         budget_cut_terminates: accident. The last transition before an epoch's budget of steps runs out is stored as
-            terminal. Authors True; off, Deviation D4. Honoured by the training loop, which knows the budget.
+            terminal; stacks that are stored after it begin with zeros, as after a lost life, though the game goes on.
+            Authors True; off, Deviation D4. Honoured by the training loop, which knows the budget.
     """
 
     name: str = "paper-atari"
