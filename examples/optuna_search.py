@@ -86,6 +86,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=None)
     parser.add_argument("--out", type=Path, default=Path("runs/optuna"))
     given = parser.parse_args()
+    if any(given.out.glob("trial-*")):
+        parser.error(f"--out {given.out} holds the trials of a search already; name another directory")
     searched, judged = search(given.environment, given.trials, given.seeds, given.out, steps=given.steps)
     pruned = sum(trial.state == optuna.trial.TrialState.PRUNED for trial in searched.trials)
     print(f"{len(searched.trials)} trials, {pruned} given up early")

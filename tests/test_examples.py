@@ -1,6 +1,7 @@
 """The examples run, at a size of seconds."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,12 @@ def test_a_search_gives_trials_up_and_judges_the_best_by_other_seeds(tmp_path, m
     for trial in (0, 2):
         study = example.sb.Study(tmp_path / f"trial-{trial}")
         assert searched.trials[trial].value == example.score(study)
+
+
+def test_a_search_begins_in_a_place_of_its_own(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("optuna")
+    (tmp_path / "trial-0").mkdir()
+    monkeypatch.setattr(sys, "argv", ["optuna_search.py", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match="2"):
+        loaded("optuna_search").main()
+    assert "holds the trials of a search already; name another directory" in capsys.readouterr().err
