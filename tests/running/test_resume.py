@@ -21,6 +21,10 @@ import pytest
 from softbellman import config as configs
 from softbellman import operators as ops
 from softbellman.running import group_training as groups
+from softbellman.running.engines import Here
+from softbellman.running.launch import find_work
+from softbellman.running.launch import launch as launch_study
+from softbellman.running.progress import Silent
 from softbellman.running.stopping import EXIT_CODE, Stopped, StopRequests
 from softbellman.study import provenance, writer
 from softbellman.study.matching import require_within
@@ -450,6 +454,46 @@ def test_signals_that_announce_an_end_save_the_state_however_often_they_come(num
     assert {read_status(run) for run in study.runs} == {"stopped"}
     train_study(study)
     assert_equal(study, undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
+def test_a_study_that_trains_in_this_process_stops_too(number, tmp_path, request):
+    """As `sb.train` does: who launches listens to signals, and so does who trains."""
+    request.addfinalizer(partial(signal.signal, number, signal.signal(number, signal.SIG_DFL)))
+    study, notes = study_of(tmp_path / "study"), []
+
+    class Told(Silent):
+        note = notes.append
+
+    work = find_work(study.runs, [], 1, 1)
+    with pytest.raises(Stopped):
+        launch_study(
+            study, work, engine=Here(), variables={}, progress=Told(), on_phase=lambda *_: os.kill(os.getpid(), number)
+        )
+    assert len(notes) == 1 and "stopping: the state is saved first" in notes[0]
+    assert json.loads((study.runs[0].path / "status.json").read_text()) == {"state": "stopped", "agent_steps": 201}
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
+def test_a_request_before_training_begins_or_after_it_has_ended_is_not_lost():
+    with StopRequests(lambda text: None) as outer:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with StopRequests(lambda text: None) as inner, pytest.raises(Stopped):
+            inner.check()
+    with StopRequests(lambda text: None) as outer:
+        with StopRequests(lambda text: None):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert outer.was_signalled
+
+
+def test_a_signal_that_comes_within_a_print_stops_and_breaks_nothing():
+    def within_another(text):
+        raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stdout>'>")  # as Python does
+
+    with StopRequests(within_another) as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Stopped):
+            stop.check()
 
 
 def test_a_signal_that_is_ignored_or_handled_already_is_left_alone():

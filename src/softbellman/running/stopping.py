@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -21,16 +22,25 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopRequests:
-    """Turns signals into requests, while it is entered. In a thread other than the main one, it leaves them alone."""
+    """Turns signals into requests, while it is entered. In a thread other than the main one, it leaves them alone.
+
+    Within another one it leaves them to that one, and stops with it.
+    """
 
     def __init__(self, note: Callable[[str], None]) -> None:
         """Takes what is told that a request has been heard."""
         self._note, self._requested, self._signalled, self._insisted = note, False, False, False
         self._before: dict[signal.Signals, Any] = {}
+        self._outer: StopRequests | None = None
 
     def __enter__(self) -> "StopRequests":
         """Takes the signals over, but for announcing ones that are ignored, as under nohup, or handled by another."""
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        holder = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
+        if isinstance(holder, StopRequests):
+            self._outer = holder
+        else:
             free = [number for number in _ANNOUNCING if signal.getsignal(number) == signal.SIG_DFL]
             for number in (*_INSISTING, *free):
                 self._before[number] = signal.signal(number, self._heard)
@@ -58,6 +68,8 @@ class StopRequests:
         """
         if self._requested or asked.is_set():
             raise Stopped("stopped")
+        if self._outer is not None:
+            self._outer.check()
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if number in _INSISTING:
@@ -67,4 +79,5 @@ class StopRequests:
         self._requested = True
         if not self._signalled:
             self._signalled = True
-            self._note("stopping: the state is saved first" + "; once more to leave at once" * self._insisted)
+            with suppress(RuntimeError):  # it came within a print, where nothing can be printed
+                self._note("stopping: the state is saved first" + "; once more to leave at once" * self._insisted)
