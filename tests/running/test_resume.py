@@ -26,7 +26,7 @@ from softbellman.running.launch import find_work
 from softbellman.running.launch import launch as launch_study
 from softbellman.running.progress import Silent
 from softbellman.running.stopping import EXIT_CODE, Stopped, StopRequests
-from softbellman.study import provenance, writer
+from softbellman.study import locks, provenance, writer
 from softbellman.study.matching import require_within
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
@@ -289,6 +289,24 @@ def test_l42_rows_that_cant_be_written_are_written_later(tmp_path, undisturbed, 
 
     train_study(study, on_note=notes.append, on_progress=then_fail)
     assert len(notes) == 1 and "metrics.csv could not be written: Permission denied; training goes on" in notes[0]
+    assert_equal(study, undisturbed)
+
+
+def test_a_lease_that_does_not_answer_during_a_test_phase_loses_no_row(tmp_path, undisturbed, monkeypatch):
+    confirm, silent = locks.Lease.confirm, []
+
+    def sometimes(self):
+        if silent:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), ".lock.1")
+        confirm(self)
+
+    def between_steps(done):
+        silent[:] = [True] * (done == 200)  # until the step after the first test phase
+
+    monkeypatch.setattr(locks.Lease, "confirm", sometimes)
+    study, notes = study_of(tmp_path / "study", seeds=(0, 3)), []
+    train_study(study, on_note=notes.append, on_progress=between_steps)
+    assert len(notes) == 4 and "Input/output error; training goes on and tries again later" in notes[0]
     assert_equal(study, undisturbed)
 
 

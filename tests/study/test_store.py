@@ -17,7 +17,7 @@ from softbellman.operators.spec import plain
 from softbellman.study import locks
 from softbellman.study.files import load_params, read_metrics, save_params, write_atomically
 from softbellman.study.provenance import changes, provenance
-from softbellman.study.runs import RunPath
+from softbellman.study.runs import RunPath, read_status
 from softbellman.study.store import Study, find_run
 from softbellman.study.writer import RunWriter
 from softbellman.training import checkpoint
@@ -251,6 +251,25 @@ def test_what_cannot_be_written_is_written_with_the_next(tmp_path, monkeypatch):
     assert run_writer.is_complete
     for which, step in (("best", 100), ("final", 200)):
         assert load_params(tmp_path / "run" / f"{which}.safetensors")[1]["agent_steps"] == step
+
+
+def test_what_was_not_confirmed_is_written_with_the_next(tmp_path):
+    silent = []
+
+    def confirm():
+        if silent:
+            raise OSError(5, "Input/output error", ".lock.1")
+
+    run = RunPath(tmp_path / "run", "gym/X-v0", Arm("max"), 0)
+    writer = RunWriter(run, ("epoch",), confirm=confirm)
+    silent.append(True)
+    for write in (lambda: writer.row({"epoch": 1}), lambda: writer.status("diverged")):
+        with pytest.raises(OSError, match=r"Input/output error: .*metrics\.csv"):
+            write()
+    assert read_metrics(run.path / "metrics.csv")["epoch"].size == 0 and read_status(run) == "running"
+    silent.clear()
+    writer.flush()
+    assert read_metrics(run.path / "metrics.csv")["epoch"].tolist() == [1] and read_status(run) == "diverged"
 
 
 def test_parameters_come_back_bit_for_bit(tmp_path):

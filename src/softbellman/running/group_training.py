@@ -131,8 +131,8 @@ class _Training:
         loop = stack.enter_context(closing(self._make_loop()))
         notes = [] if saved is None else self._restore(loop, saved, inexact=inexact)
         rows = [()] * len(self.group.runs) if saved is None else saved.facts["rows"]
-        self.writers = [RunWriter(run, columns(), own) for run, own in zip(self.group.runs, rows, strict=True)]
         for run, own in zip(self.group.runs, rows, strict=True):
+            self.writers.append(RunWriter(run, columns(), own, self.lease.confirm))
             self.sinks.append(Sinks(self.logged, run, own, self.on_note))
             stack.callback(self.sinks[-1].close)
         if saved is not None:
@@ -196,13 +196,13 @@ class _Training:
             raise
         finally:
             self._mark_diverged(loop)
-        self.lease.confirm()
         for writer in self.writers:
             writer.flush()  # what is not on disk by now is not finished
         for index, writer in enumerate(self.writers):
             if index not in loop.diverged:
                 writer.status("finished", agent_steps=loop.agent_steps, updates=loop.updates)
                 self.sinks[index].status("finished", agent_steps=loop.agent_steps)
+        self.lease.confirm()
         self.group.remove()
 
     def _test(self, loop: Loop, stop: StopRequests) -> None:
@@ -223,14 +223,18 @@ class _Training:
         rows = [[dict(zip(writer.columns, row, strict=True)) for row in writer.rows] for writer in self.writers]
         state.facts.update(cells=self.group.cells, rows=rows, config=decisive(self.config), provenance=self.provenance)
         what = f"a checkpoint in {self.checkpoints.folder}"
-        if self._write(partial(self.checkpoints.save, state, loop.agent_steps), what):
+
+        def save() -> None:
+            self.lease.confirm()
+            self.checkpoints.save(state, loop.agent_steps)
+
+        if self._write(save, what):
             self.saved_steps = loop.agent_steps
         self.saved_at = time.monotonic()
 
     def _write(self, write: Callable[[], Any], what: str | None = None) -> bool:
         """Writes, and says whether it could be done. A disk that is full now may not be so later."""
         try:
-            self.lease.confirm()
             write()
             return True
         except OSError as error:

@@ -20,7 +20,13 @@ class RunWriter:
         rows: the cells of `metrics.csv` so far, as text.
     """
 
-    def __init__(self, run: RunPath, columns: tuple[str, ...], rows: Iterable[Mapping[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        run: RunPath,
+        columns: tuple[str, ...],
+        rows: Iterable[Mapping[str, str]] = (),
+        confirm: Callable[[], None] = lambda: None,
+    ) -> None:
         """Makes the run's directory and its `metrics.csv`.
 
         Args:
@@ -28,8 +34,9 @@ class RunWriter:
             columns: the columns of `metrics.csv`.
             rows: the rows that a run which is resumed has already; whatever else was there is dropped. A column that
                 they lack is left empty.
+            confirm: called before each file is written; an OSError of it counts as one of the file.
         """
-        self.run, self.columns = run, columns
+        self.run, self.columns, self._confirm = run, columns, confirm
         self.rows = [[row.get(column, "") for column in columns] for row in rows]
         known = [[row[columns.index(name)] for name in ("updates", "test_return")] for row in self.rows]
         self._best = max(
@@ -81,6 +88,7 @@ class RunWriter:
         failure = None
         for name, write in list(self._unwritten.items()):
             try:
+                self._confirm()
                 write()
                 del self._unwritten[name]
             except OSError as error:
