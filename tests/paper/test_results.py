@@ -36,6 +36,15 @@ def test_scores_of_a_run(results):
     assert results.agent_steps.tolist() == list(range(50_000, 600_001, 50_000))
 
 
+def test_a_row_that_is_missing_shifts_no_other(tmp_path):
+    study = paper_study(tmp_path / "study", LAPTOP, by_phase, operators=["max"])
+    file = study.runs[0].path / "metrics.csv"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[:3] + lines[4:]))
+    scores = results_of(LAPTOP, study).columns["test_return"][0, MAX, 0]
+    assert np.isnan(scores[2]) and np.delete(scores, 2).tolist() == [1.0, 2.0, *range(4, 13)]
+
+
 def test_a_run_that_diverged_has_the_random_policys_score_and_no_values(results):
     assert results.counted[0, MAX, 2]
     assert {results.final[0, MAX, 2], results.maximum[0, MAX, 2], results.learning[0, MAX, 2]} == {RANDOM}

@@ -166,9 +166,9 @@ def read(scale: Scale, records: Records | None) -> Results:
         if states[cell] == "diverged":
             final[cell] = maximum[cell] = learning[cell] = random[cell[0]]
         elif states[cell] == "finished":
+            phases = record.column("epoch") - 1
             for name in COLUMNS:
-                series = record.column(name)
-                columns[name][cell][: len(series)] = series
+                columns[name][cell][phases] = record.column(name)
             scores = columns["test_return"][cell]
             final[cell] = known_mean(scores[-scale.final_phases :])
             maximum[cell] = best_score(scores, columns["updates"][cell])
