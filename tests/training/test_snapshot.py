@@ -272,6 +272,16 @@ def test_a_run_whose_loss_is_not_finite_is_lost_and_the_others_are_as_without_it
     assert tested[0][0] | {"seconds": 0.0} == alone.test()[0][0] | {"seconds": 0.0}
 
 
+def test_a_run_that_was_lost_is_lost_still_when_the_others_go_on(tmp_path):
+    """Also where nothing is left to be done, and nobody would look again: it would count as finished."""
+    anew = partial(make_loop, operators=(ops.maximum(),) * 2, make_env=rich, learner=UNCLIPPED)
+    loop, again = anew(), anew()
+    loop.advance(300)
+    checkpoint.save(tmp_path / "300.safetensors", loop.snapshot())
+    again.restore(Checkpoint(tmp_path / "300.safetensors"))
+    assert list(loop.diverged) == [1] and again.diverged == loop.diverged
+
+
 def test_a_loop_with_no_run_left_stops_and_no_lost_state_is_saved():
     def lost(seed, training):
         return Rich("CartPole-v1", seed=1, training=training)

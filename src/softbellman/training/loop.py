@@ -252,6 +252,7 @@ class Loop:
                 self.held_out = [States(*(saved.array(name) for name in own if name in saved.names)) for own in names]
         except (KeyError, TypeError, IndexError) as error:
             raise Damaged(f"{saved.path} is not of this study: {error!r}") from error
+        self._find_lost()
         if not with_replay:
             notes.append(
                 "not exact: the replay was not saved (checkpoint.replay) and is empty; learning goes on after "
@@ -286,9 +287,12 @@ class Loop:
         """Copies the online networks of a block into the target networks."""
         return over_lanes(partial(learner.copy_target, recipe=self.recipe), self._width)(state)
 
-    def _note_lost(self) -> None:
+    def _find_lost(self) -> None:
         moments = [moment for stage in self.stages for moment in stage.lost_at()]
         self.diverged = {index: moment for index, moment in enumerate(moments) if moment}
+
+    def _note_lost(self) -> None:
+        self._find_lost()
         if len(self.diverged) == len(self.runs):
             raise Diverged("the loss is no longer finite")
 
