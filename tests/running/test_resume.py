@@ -27,6 +27,7 @@ from softbellman.running.launch import launch as launch_study
 from softbellman.running.progress import Silent
 from softbellman.running.stopping import EXIT_CODE, Stopped, StopRequests
 from softbellman.study import locks, provenance, writer
+from softbellman.study.files import load_params, save_params
 from softbellman.study.matching import require_within
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
@@ -150,6 +151,18 @@ def test_l34_rows_after_the_checkpoint_are_written_again_and_not_twice(begun, un
     assert_equal(begun, undisturbed)
     frame = pd.read_csv(begun.runs[0].path / "metrics.csv")
     assert frame["agent_steps"].is_monotonic_increasing and frame["epoch"].tolist() == [1, 2]
+
+
+def test_the_best_network_is_that_of_the_checkpoints_rows(begun, undisturbed):
+    """A phase after the checkpoint has replaced the file; that phase may come out otherwise, or not at all."""
+    best = begun.runs[0].path / "best.safetensors"
+    kept = best.read_bytes()
+    save_params(best, load_params(best)[0], 300, 1e6)
+    with pytest.raises(Killed):
+        train_study(begun, on_progress=killed_at(259))
+    assert best.read_bytes() == kept
+    train_study(begun)
+    assert_equal(begun, undisturbed)
 
 
 def test_l34_a_column_that_is_new_shifts_no_other(begun, undisturbed, monkeypatch):
@@ -289,6 +302,28 @@ def test_l42_rows_that_cant_be_written_are_written_later(tmp_path, undisturbed, 
 
     train_study(study, on_note=notes.append, on_progress=then_fail)
     assert len(notes) == 1 and "metrics.csv could not be written: Permission denied; training goes on" in notes[0]
+    assert_equal(study, undisturbed)
+
+
+def test_a_network_that_cant_be_written_is_written_before_a_checkpoint_has_its_row(tmp_path, undisturbed, monkeypatch):
+    full = []
+
+    def sometimes(*of):
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save_params(*of)
+
+    def between_steps(done):
+        full[:] = [True] * (done == 200)  # until the step after the first test phase
+        if done == 203:
+            raise Killed
+
+    monkeypatch.setattr(writer, "save_params", sometimes)
+    study = study_of(tmp_path / "study", AT_EVERY_STEP, seeds=(0, 3))
+    with pytest.raises(Killed):
+        train_study(study, on_progress=between_steps)
+    assert all(len(rows(study, index)) == 1 and len(networks(study, index)) == 2 for index in range(2))
+    train_study(study)
     assert_equal(study, undisturbed)
 
 

@@ -236,6 +236,22 @@ def test_a_network_without_any_update_is_the_best_only_until_there_is_another(tm
     assert [best(resumed, 200, 25, 0.5), best(resumed, 250, 37, 2.0)] == [150, 250]
 
 
+def test_the_best_network_of_a_row_that_is_no_more_gives_way_to_the_next(tmp_path):
+    run, columns = RunPath(tmp_path / "run", "gym/X-v0", Arm("max"), 0), ("agent_steps", "updates", "test_return")
+
+    def phase(writer, step, score):
+        writer.row({"agent_steps": step, "updates": step, "test_return": score})
+        writer.params({"q": {"w": np.zeros(2)}}, step, step, score)
+        return load_params(run.path / "best.safetensors")[1]["agent_steps"]
+
+    writer = RunWriter(run, columns)
+    assert phase(writer, 100, 6.0) == 100
+    rows, best = [dict(zip(columns, row, strict=True)) for row in writer.rows], writer.best
+    assert phase(writer, 200, 9.0) == 200
+    assert phase(RunWriter(run, columns, rows), 300, 5.0) == 300
+    assert phase(RunWriter(run, columns, rows, best=best), 300, 5.0) == 100
+
+
 def test_what_cannot_be_written_is_written_with_the_next(tmp_path, monkeypatch):
     run_writer = RunWriter(RunPath(tmp_path / "run", "gym/X-v0", Arm("max"), 0), ("epoch", "test_return"))
 

@@ -7,6 +7,8 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from softbellman.config import Config, decisive
 from softbellman.faults import in_a_line
 from softbellman.learning.fixed_policy import FixedPolicy
@@ -131,8 +133,11 @@ class _Training:
         loop = stack.enter_context(closing(self._make_loop()))
         notes = [] if saved is None else self._restore(loop, saved, inexact=inexact)
         rows = [()] * len(self.group.runs) if saved is None else saved.facts["rows"]
-        for run, own in zip(self.group.runs, rows, strict=True):
-            self.writers.append(RunWriter(run, columns(), own, self.lease.confirm))
+        for index, (run, own) in enumerate(zip(self.group.runs, rows, strict=True)):
+            best = b""
+            if saved is not None and _best(index) in saved.names:  # older ones lack it
+                best = saved.array(_best(index)).tobytes()
+            self.writers.append(RunWriter(run, columns(), own, self.lease.confirm, best))
             self.sinks.append(Sinks(self.logged, run, own, self.on_note))
             stack.callback(self.sinks[-1].close)
         if saved is not None:
@@ -220,11 +225,15 @@ class _Training:
         """Saves a checkpoint, and marks runs that have diverged since the last."""
         state = loop.snapshot(with_replay=self.config.checkpoint.replay)
         self._mark_diverged(loop)
+        for writer in self.writers:
+            self._write(writer.flush)
         rows = [[dict(zip(writer.columns, row, strict=True)) for row in writer.rows] for writer in self.writers]
         state.facts.update(cells=self.group.cells, rows=rows, config=decisive(self.config), provenance=self.provenance)
         what = f"a checkpoint in {self.checkpoints.folder}"
 
         def save() -> None:
+            kept = {_best(index): writer.best for index, writer in enumerate(self.writers)}
+            state.arrays.update({name: [np.frombuffer(best, np.uint8)] for name, best in kept.items() if best})
             self.lease.confirm()
             self.checkpoints.save(state, loop.agent_steps)
 
@@ -278,6 +287,11 @@ class _Training:
                 f"the checkpoint {saved.path} was made with other settings: {'; '.join(changed)}. "
                 "Put study.json back as it was, or train a new study"
             )
+
+
+def _best(index: int) -> str:
+    """Returns the name under which a run's best network is saved, as the file that it is."""
+    return f"runs/{index}/best"
 
 
 def _patience(stop: StopRequests, on_note: Callable[[str], None]) -> Callable[[str], None]:

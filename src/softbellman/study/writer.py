@@ -11,6 +11,9 @@ import numpy as np
 
 from softbellman.study.files import save_params, write_atomically
 from softbellman.study.runs import RunPath, merit
+from softbellman.training.checkpoint import Checkpoint, Damaged
+
+BEST = "best.safetensors"
 
 
 class RunWriter:
@@ -26,6 +29,7 @@ class RunWriter:
         columns: tuple[str, ...],
         rows: Iterable[Mapping[str, str]] = (),
         confirm: Callable[[], None] = lambda: None,
+        best: bytes = b"",
     ) -> None:
         """Makes the run's directory and its `metrics.csv`.
 
@@ -35,23 +39,35 @@ class RunWriter:
             rows: the rows that a run which is resumed has already; whatever else was there is dropped. A column that
                 they lack is left empty.
             confirm: called before each file is written; an OSError of it counts as one of the file.
+            best: `best.safetensors` as it was with these rows, if that is known; a later one may have replaced it.
         """
         self.run, self.columns, self._confirm = run, columns, confirm
         self.rows = [[row.get(column, "") for column in columns] for row in rows]
-        known = [[row[columns.index(name)] for name in ("updates", "test_return")] for row in self.rows]
-        self._best = max(
-            (merit(int(updates), float(score)) for updates, score in known if score), default=(False, -np.inf)
-        )
         self._unwritten: dict[str, Callable[[], None]] = {}
         run.path.mkdir(parents=True, exist_ok=True)
         (run.path / "error.txt").unlink(missing_ok=True)
         self._write({"metrics.csv": self._write_rows})
+        if best:
+            self._write({BEST: partial(write_atomically, run.path / BEST, best)})
+        self._best = self._merit_of_best()
         self.status("running")
 
     @property
     def is_complete(self) -> bool:
         """All is on disk."""
         return not self._unwritten
+
+    @property
+    def best(self) -> bytes:
+        """`best.safetensors` as it is on disk; empty if it is not there.
+
+        Raises:
+            OSError: it can't be read.
+        """
+        try:
+            return (self.run.path / BEST).read_bytes()
+        except FileNotFoundError:
+            return b""
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Adds a row, by the names of columns; None becomes an empty cell.
@@ -66,7 +82,7 @@ class RunWriter:
         """Keeps the parameters as the final ones so far, and as the best if no test phase before had their merit."""
         names, reached = ["final.safetensors"], merit(updates, test_return)
         if reached > self._best:
-            names.append("best.safetensors")
+            names.append(BEST)
             self._best = reached
         facts = (params, agent_steps, test_return)
         self._write({name: partial(save_params, self.run.path / name, *facts) for name in names})
@@ -95,6 +111,17 @@ class RunWriter:
                 failure = failure or OSError(error.errno, error.strerror or str(error), str(self.run.path / name))
         if failure is not None:
             raise failure
+
+    def _merit_of_best(self) -> tuple[bool, float]:
+        """Returns the merit of the network that is kept as the best; the lowest if that is of none of the rows."""
+        try:
+            kept = Checkpoint(self.run.path / BEST).facts
+        except (FileNotFoundError, Damaged):
+            kept = {}
+        for row in (dict(zip(self.columns, row, strict=True)) for row in self.rows):
+            if row["agent_steps"] == str(kept.get("agent_steps")):
+                return merit(int(row["updates"]), kept["test_return"])
+        return False, -np.inf
 
     def _write_rows(self) -> None:
         text = io.StringIO()
