@@ -30,11 +30,11 @@ from softbellman.running.launch import outcome
 from softbellman.running.plan import Plan
 from softbellman.running.progress import Silent
 from softbellman.running.worker import work
-from softbellman.study.groups import open_group
+from softbellman.study.groups import Group, open_group
 from softbellman.study.provenance import provenance
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
-from softbellman.study.writer import write_error
+from softbellman.study.writer import write_error, write_status
 from softbellman.training.metrics import columns
 
 from ..studies import TINY
@@ -162,6 +162,19 @@ def test_the_random_policy_is_played_later_where_it_was_not(compared, tmp_path):
     trained(study.path, engine=engine)
     assert engine.trained == []
     assert {file.name: file.read_bytes() for file in (study.path / "random").iterdir()} == played
+
+
+@pytest.mark.parametrize("end", ["finished", "diverged"])
+def test_a_group_that_was_killed_when_all_was_done_leaves_no_directory(end, compared, tmp_path):
+    """A group all of whose runs have diverged keeps its last good state."""
+    study = Study(shutil.copytree(compared.path, tmp_path / "study"))
+    left = [Group.create(study, study.runs[:2]), Group.create(study, study.runs[2:])]
+    write_status(study.runs[0], end)
+    for run in study.runs[2:]:
+        write_status(run, "diverged")
+    engine = InThisProcess()
+    trained(study.path, engine=engine)
+    assert engine.trained == [] and [group.path.exists() for group in left] == [False, True]
 
 
 def test_progress_counts_no_run_that_is_left_as_it_is(compared, tmp_path, monkeypatch):

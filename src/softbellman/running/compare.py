@@ -13,7 +13,7 @@ from softbellman.faults import faults_placed
 from softbellman.references import found, reference_to
 from softbellman.running.comparison import Comparison, Resources, prepare, resources_for
 from softbellman.running.engines import HERE, LOCAL, Engine, Here
-from softbellman.running.launch import Work, launch, outcome
+from softbellman.running.launch import Work, launch, outcome, remove_ended
 from softbellman.running.play import measure_chance
 from softbellman.running.progress import Silent, reporter, say
 from softbellman.study.groups import OVER
@@ -84,6 +84,8 @@ def train_comparison(
                 )
             finally:
                 progress.close()
+        else:
+            remove_ended(study, lease.confirm)
         # also where one before was stopped while it played
         measure_chance(study, Silent().note, lease.confirm, None if quiet else say)
     return study

@@ -154,12 +154,22 @@ def launch(
             finally:
                 watch.record()
             groups = [follower for group in groups for follower in watch.settle(group)]
-    for group in open_groups(study):
-        if all(read_status(run) == "finished" for run in group.runs):  # it was killed when all was done but this
-            confirm()
-            group.remove()
+    remove_ended(study, confirm)
     if watch.refusals:
         raise ValueError("; ".join(watch.refusals.values()))
+
+
+def remove_ended(study: Study, confirm: Callable[[], None]) -> None:
+    """Removes the directories of groups that were killed when all was done but this.
+
+    Args:
+        study: the study, locked.
+        confirm: as `launch`.
+    """
+    for group in open_groups(study):
+        if not group.unfinished and any(read_status(run) == "finished" for run in group.runs):
+            confirm()
+            group.remove()
 
 
 def outcome(study: Study, operators: Sequence[str] | None = None) -> list[str]:
