@@ -12,7 +12,7 @@ from softbellman.config import Arm, Config, replaced
 from softbellman.running import group_training as groups
 from softbellman.running.engines import Event
 from softbellman.running.launch import compose, find_work, launch, outcome
-from softbellman.running.progress import reporter
+from softbellman.running.progress import Silent, reporter
 from softbellman.running.stopping import Stopped
 from softbellman.study.groups import Group, open_group, open_groups
 from softbellman.study.locks import Lost
@@ -330,8 +330,8 @@ def test_the_whole_study_is_told_as_one(study):
         def score(self, label, epoch, mean, games):
             lines.append(("score", label, epoch, mean, games))
 
-        def over(self, count, text):
-            lines.append(("over", count, text))
+        def over(self, count, text, spared):
+            lines.append(("over", count, text, spared))
 
         def note(self, text):
             lines.append(("note", text))
@@ -356,24 +356,48 @@ def test_the_whole_study_is_told_as_one(study):
     work = find_work(study.runs, groups_there, 2, 2)
     launch(study, work, engine=Acting(trains), variables={}, progress=Told())
     assert lines == [
-        ("over", 1, ""),
+        ("over", 1, "", 0),
         ("steps", 100_000 + 600),
         ("steps", 100_000 + 800),
         ("score", "gym/X-v0, max, seed 3", 2, 1.5, 3),
         ("note", "gym-X-v0-max-seed-3: the disk is full"),
-        ("over", 2, "gym/X-v0, max, seed 3: finished"),
+        ("over", 2, "gym/X-v0, max, seed 3: finished", 0),
         ("steps", 200_000 + 400),
-        ("over", 3, "gym/X-v0, max, seed 4: finished"),
+        ("over", 3, "gym/X-v0, max, seed 4: finished", 0),
         ("steps", 300_000),
         ("steps", 300_000 + 400),
         ("score", "gym/X-v0, max, seed 2", 2, 1.5, 3),
         ("note", "gym-X-v0-max-seed-2: the disk is full"),
-        ("over", 4, "gym/X-v0, max, seed 2: finished"),
+        ("over", 4, "gym/X-v0, max, seed 2: finished", 0),
         ("steps", 400_000),
     ]
     assert outcome(study) == [
         "gym/X-v0, max: 3 of 4 runs finished; seed 1 diverged: the loss was not finite at agent step 7"
     ]
+
+
+@pytest.mark.parametrize("end", ["failed", "diverged"])
+def test_steps_that_a_run_did_not_take_are_not_counted(study, end):
+    lines = []
+
+    class Told(Silent):
+        def steps(self, done):
+            lines.append(done)
+
+        def over(self, count, text, spared):
+            lines.append((count, spared))
+
+    def trains(tasks, on_event, check):
+        on_event(tasks[0], Event("progress", {"agent_steps": 1_000}))
+        if end == "failed":
+            on_event(tasks[0], Event("died", {"reason": "broken", "report": "", "raised": True}))
+        else:
+            write_status(study.runs[0], end)
+        on_event(tasks[0], Event("ended", {}))
+
+    work = find_work(study.runs[:1], [], 1, 1)
+    launch(study, work, engine=Acting(trains), variables={}, progress=Told())
+    assert lines == [0, 1_000, (1, study.config.loop.steps - 1_000), 1_000]
 
 
 def test_a_disk_that_is_full_ends_no_comparison(study, monkeypatch, capsys):

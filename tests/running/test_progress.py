@@ -67,7 +67,7 @@ def told_of_a_study(clock, *, terminal=False, quiet=False):
         progress.steps(50 * number if number != 100 else 3_000)
         if number % 50 == 0:
             progress.score("gym/X, max, seed 1", 2, 12.345, 3)
-            progress.over(number // 50, f"gym/X, max, seed {number // 50}: finished")
+            progress.over(number // 50, f"gym/X, max, seed {number // 50}: finished", 0)
     progress.close()
     return out.getvalue()
 
@@ -92,6 +92,19 @@ def test_l47_a_comparison_on_a_terminal_is_one_bar(clock):
     assert max(map(len, re.split(r"[\r\n]+", plain))) <= 80
     assert "gym/X, max, seed 3: finished" in plain and "-" not in "".join(re.findall(r"(\S+)/s", plain))
     assert told_of_a_study(clock, quiet=True) == ""
+
+
+@pytest.mark.parametrize(("terminal", "said"), [(False, "500 of 4,000 agent steps"), (True, "1 / 2 runs, 12%")])
+def test_steps_that_a_failed_run_will_not_take_are_none_to_wait_for(clock, terminal, said):
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=80, color_system=None)
+    progress = reporter(6_000, 2, quiet=False, console=console)
+    progress.steps(0)
+    progress.over(1, "gym/X, max, seed 1: failed", 2_000)
+    clock[0] += 50
+    progress.steps(500)
+    progress.close()
+    assert said in out.getvalue() and "10/s, 0:05:50 left" in out.getvalue().replace(" steps/s", "/s")
 
 
 def test_a_reader_who_has_gone_does_not_stop_training(clock):

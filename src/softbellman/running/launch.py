@@ -207,6 +207,7 @@ class _Watch:
         self._groups = {group.path.name: group for group in groups}
         self._over = {run for run in study.runs if read_status(run) in OVER}
         self._steps, self._done = dict[RunPath, int](), 0  # of each run, and of all
+        self._spared = 0  # steps that runs which failed or diverged did not take
         self._set_steps(self._over, study.config.loop.steps)
         for group in groups:
             self._set_steps(group.unfinished, group.saved_steps)
@@ -240,7 +241,7 @@ class _Watch:
         group, facts = self._groups[task.group], event.facts
         match event.kind:
             case "progress":
-                self._set_steps(group.runs, facts["agent_steps"])
+                self._set_steps((run for run in group.runs if run not in self._over), facts["agent_steps"])
                 self.progress.steps(self._done)
             case "row":
                 run = group.runs[facts["run"]]
@@ -320,12 +321,15 @@ class _Watch:
     def _end(self, run: RunPath) -> None:
         if run not in self._over:
             self._over.add(run)
-            self._set_steps([run], self.study.config.loop.steps)
+            steps = self.study.config.loop.steps
+            if read_status(run) == "finished":
+                self._set_steps([run], steps)
+            self._spared += steps - self._steps.get(run, 0)
             self._tell(f"{run}: {_fate(run)}")
 
     def _tell(self, text: str = "") -> None:
         if self._over:
-            self.progress.over(len(self._over), text)
+            self.progress.over(len(self._over), text, self._spared)
         self.progress.steps(self._done)
 
 

@@ -24,8 +24,8 @@ class Reporter(Protocol):
         """Takes the mean score of a run's test phase and the games behind it."""
         ...
 
-    def over(self, runs: int, text: str) -> None:
-        """Takes how many runs of a comparison are over, and what became of the last."""
+    def over(self, runs: int, text: str, spared: int) -> None:
+        """Takes how many runs of a comparison are over, what became of the last, and the agent steps spared."""
         ...
 
     def note(self, text: str) -> None:
@@ -67,7 +67,7 @@ class Silent:
     def score(self, label: str, epoch: int, mean: float, games: int) -> None:
         """Says nothing."""
 
-    def over(self, runs: int, text: str) -> None:
+    def over(self, runs: int, text: str, spared: int) -> None:
         """Says nothing."""
 
     def close(self) -> None:
@@ -82,9 +82,14 @@ class _Pace:
     """
 
     def __init__(self, total_steps: int) -> None:
-        self.total = total_steps
+        self._asked, self.spared = total_steps, 0
         self._since: float | None = None
         self._steps, self.per_second = 0, 0.0
+
+    @property
+    def total(self) -> int:
+        """Agent steps that there will have been in the end."""
+        return self._asked - self.spared
 
     def measured(self, done: int, interval: float) -> bool:
         """Measures anew if `interval` seconds have passed, and says whether they had."""
@@ -132,9 +137,9 @@ class _Bar:
         if self._runs <= FEW_RUNS:
             self._print(_scored(label, epoch, mean, games))
 
-    def over(self, runs: int, text: str) -> None:
+    def over(self, runs: int, text: str, spared: int) -> None:
         """Counts the run, and prints how it ended above the bar."""
-        self._over = runs
+        self._over, self._pace.spared = runs, spared
         self._print(text)
         self._show()
 
@@ -150,7 +155,7 @@ class _Bar:
     def _where(self) -> str:
         if self._runs == 1:
             return f"{self._done:,} / {self._pace.total:,} agent steps"
-        return f"{self._over} / {self._runs} runs, {self._done / self._pace.total:.0%}"
+        return f"{self._over} / {self._runs} runs, {self._done / max(1, self._pace.total):.0%}"
 
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):  # the terminal is gone, and training goes on until it hears of that
@@ -158,7 +163,7 @@ class _Bar:
 
     def _show(self) -> None:
         pace = f"{self._pace.per_second:,.0f}/s, {self._pace.left(self._done)} left, {self._score}"
-        self._bar.update(self._task, completed=self._done, where=self._where(), pace=pace)
+        self._bar.update(self._task, total=self._pace.total, completed=self._done, where=self._where(), pace=pace)
 
 
 class _Lines:
@@ -182,9 +187,9 @@ class _Lines:
         if self._runs <= FEW_RUNS:
             self._print(_scored(label, epoch, mean, games))
 
-    def over(self, runs: int, text: str) -> None:
+    def over(self, runs: int, text: str, spared: int) -> None:
         """Counts the run, and prints how it ended."""
-        self._over = runs
+        self._over, self._pace.spared = runs, spared
         self._print(text)
 
     def note(self, text: str) -> None:
