@@ -194,12 +194,16 @@ def test_l21_a_spoilt_checkpoint_is_told_of_and_the_one_before_used(begun, undis
 def test_without_any_checkpoint_the_run_begins_again_and_what_it_wrote_is_kept(begun, undisturbed):
     kept = networks(begun)
     shutil.rmtree(begun.path / "groups")
+    other = begun.runs[0].path.with_name("seed-0.before-2") / "metrics.csv"  # the first was removed since
+    other.parent.mkdir()
+    other.write_text("older")
     notes = []
     train_study(begun, on_note=notes.append)
     assert all("the run begins again" in note for note in notes) and len(notes) == 2
     assert_equal(begun, undisturbed)
     aside = begun.runs[0].path.with_name("seed-0.before-1")
     assert len(pd.read_csv(aside / "metrics.csv")) == 1 and (aside / "final.safetensors").read_bytes() == kept[1]
+    assert other.read_text() == "older"
 
 
 def test_a_study_that_is_over_is_left_alone(undisturbed):

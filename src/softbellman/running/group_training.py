@@ -1,5 +1,6 @@
 """Group trainer: rows, parameters and checkpoints written as they come; exact resume."""
 
+import itertools
 import shutil
 import time
 from collections.abc import Callable
@@ -174,8 +175,8 @@ class _Training:
         """Moves what runs without a checkpoint have written out of the way: they begin again, and nothing is lost."""
         for run in self.group.runs:
             if count_rows(run):
-                number = sum(1 for _ in run.path.parent.glob(f"{run.path.name}.before-*")) + 1
-                aside = run.path.rename(run.path.with_name(f"{run.path.name}.before-{number}"))
+                places = (run.path.with_name(f"{run.path.name}.before-{number}") for number in itertools.count(1))
+                aside = run.path.rename(next(place for place in places if not place.exists()))
                 self.on_note(f"no checkpoint can be used: the run begins again, and what it wrote before is in {aside}")
 
     def run(self, loop: Loop, stop: StopRequests, on_progress: Callable[[int], None]) -> None:
