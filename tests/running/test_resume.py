@@ -191,6 +191,23 @@ def test_l21_a_spoilt_checkpoint_is_told_of_and_the_one_before_used(begun, undis
     assert_equal(begun, undisturbed)
 
 
+@pytest.mark.parametrize("what", ["newest", "restore"])
+def test_a_checkpoint_that_cant_be_read_for_a_moment_costs_nothing(begun, undisturbed, monkeypatch, what):
+    files, read = checkpoints(begun), Checkpoint.__init__ if what == "newest" else Checkpoint.read_into
+
+    def unanswered(self, *arguments):
+        read(self, *arguments)
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(files[-1]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, read.__name__, unanswered)
+        with pytest.raises(groups.Refused, match="Input/output error"):
+            train_study(begun)
+    assert checkpoints(begun) == files and not list(begun.path.rglob("*.before-*"))
+    train_study(begun)
+    assert_equal(begun, undisturbed)
+
+
 def test_without_any_checkpoint_the_run_begins_again_and_what_it_wrote_is_kept(begun, undisturbed):
     kept = networks(begun)
     shutil.rmtree(begun.path / "groups")

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softbellman.training import checkpoint
-from softbellman.training.checkpoint import Checkpoint, Checkpoints, Damaged, State, save, sync_folder
+from softbellman.training.checkpoint import Checkpoint, Checkpoints, Damaged, State, Unreadable, save, sync_folder
 
 RNG = np.random.default_rng(0)
 STATE = State(
@@ -85,7 +85,7 @@ def test_l37_the_safetensors_package_reads_it_and_there_is_no_code_in_it(path):
 
 def test_l37_a_file_of_another_format_says_which_it_is_and_which_are_read(path, monkeypatch):
     monkeypatch.setattr(checkpoint, "FORMAT", 2)
-    with pytest.raises(Damaged, match="its format is 1, and this version reads 2"):
+    with pytest.raises(Unreadable, match="its format is 1, and this version reads 2"):
         Checkpoint(path)
 
 
@@ -227,6 +227,31 @@ def test_l21_the_one_before_a_damaged_one_is_used_and_told_of(tmp_path):
     # The damaged file, though its number is higher, is what the next save removes, and not the good one.
     again.save(State({"step": 7}, {}), 7)
     assert os.listdir(tmp_path) == ["step-000000000007.safetensors"]
+
+
+def test_one_that_may_be_whole_is_not_passed_over(tmp_path, monkeypatch):
+    """The next save would remove it: the disk does not answer now, or a later version wrote it."""
+    kept, notes = Checkpoints(tmp_path, keep=2), []
+    for step in (5, 10):
+        kept.save(State({"step": step}, {}), step)
+    newest = tmp_path / "step-000000000010.safetensors"
+    opened, listed = Path.open, os.listdir
+
+    def unanswered(path, *arguments):
+        if path in (newest, tmp_path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return (opened if arguments else listed)(path, *arguments)
+
+    for module, name in ((Path, "open"), (os, "listdir")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, unanswered)
+            with pytest.raises(Unreadable, match=f"{tmp_path}.* can't be read: Input/output error; try again"):
+                Checkpoints(tmp_path, keep=2).newest(notes.append)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "FORMAT", 0)
+        with pytest.raises(Unreadable, match=f"{newest} can't be read: its format is 1.*the version that made it"):
+            Checkpoints(tmp_path, keep=2).newest(notes.append)
+    assert notes == [] and len(os.listdir(tmp_path)) == 2
 
 
 def test_without_a_whole_checkpoint_there_is_none(tmp_path):

@@ -23,7 +23,7 @@ from softbellman.study.provenance import changes, provenance
 from softbellman.study.runs import RunPath
 from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter, count_rows
-from softbellman.training.checkpoint import Checkpoint, Checkpoints
+from softbellman.training.checkpoint import Checkpoint, Checkpoints, Unreadable
 from softbellman.training.evaluation import TestPhase
 from softbellman.training.lanes import Run
 from softbellman.training.loop import LAYOUT, Loop
@@ -76,8 +76,8 @@ def train_group(
         inexact: goes on also where that can't be done exactly; see `training.loop.Loop.restore`.
 
     Raises:
-        Refused: its checkpoint is of other settings, the game under way can't be played again as it was, or another
-            process does not leave the group, or has taken it over.
+        Refused: its checkpoint can't be read now, or is of other settings, the game under way can't be played again as
+            it was, or another process does not leave the group, or has taken it over.
         Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
         Stopped: it was asked to stop by a signal or by `on_phase`; the state is saved, and the runs are marked so.
     """
@@ -97,7 +97,7 @@ def train_group(
         try:
             loop = training.begin(stack, on_resumed, inexact=inexact)
             training.run(loop, stop, on_progress)
-        except Lost as error:
+        except (Lost, Unreadable) as error:
             raise Refused(str(error)) from error
 
 
@@ -166,7 +166,7 @@ class _Training:
         differences = changes(saved.facts["provenance"], self.provenance)
         try:
             notes = loop.restore(saved, inexact=inexact)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             raise Refused(str(error)) from error
         self.saved_steps = loop.agent_steps
         return [*(f"perhaps not to the last bit: {difference}" for difference in differences), *notes]

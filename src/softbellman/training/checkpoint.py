@@ -45,6 +45,10 @@ class Damaged(ValueError):
     """A file is no checkpoint, or not as it was written."""
 
 
+class Unreadable(Damaged):
+    """A file can't be read now, or not by this version: it may be whole."""
+
+
 class State(NamedTuple):
     """Contents of a checkpoint.
 
@@ -138,7 +142,8 @@ class Checkpoint:
         """Reads the whole file once, to check it, and keeps the header.
 
         Raises:
-            Damaged: it is cut short, altered, of another format, or no checkpoint at all.
+            Damaged: it is cut short, altered, or no checkpoint at all.
+            Unreadable: it is of another format.
             OSError: it can't be read.
         """
         self.path = path
@@ -147,7 +152,7 @@ class Checkpoint:
             header, self._start = _read_header(file, size)
             self._entries, metadata = _checked_header(header, size - self._start)
             if metadata.get("format") != str(FORMAT):
-                raise Damaged(f"its format is {metadata.get('format')}, and this version reads {FORMAT}")
+                raise Unreadable(f"its format is {metadata.get('format')}, and this version reads {FORMAT}")
             recorded = str(metadata.get("sha256"))
             if _sum_without(file, recorded) != recorded:
                 raise Damaged("its checksum is not that of its contents")
@@ -220,11 +225,22 @@ class Checkpoints:
 
         Args:
             note: told of each that is not.
+
+        Raises:
+            Unreadable: one that may be whole can't be read; passed over, it would be removed by the next `save`.
         """
-        for path in reversed(self._files()):
+        try:
+            files = self._files()
+        except OSError as error:
+            raise Unreadable(f"{self.folder} can't be read: {error.strerror or error}; try again") from error
+        for path in reversed(files):
             try:
                 checkpoint = Checkpoint(path)
-            except (Damaged, OSError) as error:
+            except (OSError, Unreadable) as error:
+                remedy = "go on with the version that made it" if isinstance(error, Unreadable) else "try again"
+                why = (error.strerror if isinstance(error, OSError) else None) or error
+                raise Unreadable(f"the checkpoint {path} can't be read: {why}; {remedy}, or remove it") from error
+            except Damaged as error:
                 note(f"the checkpoint {path} can't be used: {error}; taking the one before, if there is one")
                 continue
             self._whole = [path]
@@ -233,7 +249,10 @@ class Checkpoints:
 
     def _files(self) -> list[Path]:
         """Lists the checkpoints, oldest first."""
-        return sorted(path for path in self.folder.glob("step-*.safetensors") if _NAME.fullmatch(path.name))
+        try:
+            return sorted(self.folder / name for name in os.listdir(self.folder) if _NAME.fullmatch(name))
+        except FileNotFoundError:
+            return []
 
     def _remove_leftovers(self) -> None:
         """Removes what a process that was killed while saving has left."""
