@@ -172,6 +172,20 @@ def test_one_that_was_cut_off_finds_out_before_it_writes_again(holder, tmp_path,
             pass
 
 
+def test_one_whose_directory_was_made_anew_has_lost_it_and_takes_nothing_from_its_holder(tmp_path):
+    folder = tmp_path / "group"
+    folder.mkdir()
+    with locked(folder) as first:
+        shutil.rmtree(folder)
+        folder.mkdir()
+        with locked(folder) as second:
+            with pytest.raises(Lost, match="another process has taken over"):
+                first.confirm()
+            first.give_back()
+            second.confirm()
+            assert os.listdir(folder) == [".lock.1"]
+
+
 def test_a_lease_that_is_lost_is_known_without_a_look(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "BEAT", 0.01)
     with locked(tmp_path) as lease:

@@ -6,17 +6,19 @@ seconds of the other's own clock. So a machine that is gone holds nothing, and n
 this machine that is hidden, as other users' are under `hidepid`, counts like one of another. The locks of the file
 system are not relied upon: over a network a dead machine may keep one, or each machine has its own.
 
-Each lease has a number, one more than the one before, and only the highest counts. The file system is taken to
-let one of two succeed that make a file of one name (so it is on local ones, NFS from version 3 on, Lustre and GPFS);
-and to show who opens a file when it was touched last. A holder that was asleep or cut off for longer finds that out
-before it writes again, since its file is gone by then. One case is left: a holder that falls asleep for longer than
-`LEASE` between that look and the rename that follows it.
+Each lease has a number, one more than the one before, and only the highest counts; and a word of its own, since numbers
+begin anew in a directory that is made anew. The file system is taken to let one of two succeed that make a file of one
+name (so it is on local ones, NFS from version 3 on, Lustre and GPFS); to show who opens a file when it was touched
+last; and to leave a file its inode number, by which a copy is told. A holder that was asleep or cut off for longer
+finds that out before it writes again, since its file is gone by then. One case is left: a holder that falls asleep for
+longer than `LEASE` between that look and the rename that follows it.
 """
 
 import errno
 import json
 import os
 import re
+import secrets
 import socket
 import threading
 import time
@@ -29,7 +31,7 @@ BEAT = 5.0  # seconds between two touches
 LEASE = 60.0  # seconds without any after which another process takes a holder's place
 PREFIX = ".lock."
 _LOOK = 0.1  # seconds between two looks at another's lease
-_FREE = ".free"  # ends the name of a lease that its holder gave back; its number stays, so that none comes again
+_FREE = ".free"  # ends the name of a lease that its holder gave back; its number stays, so that none comes again there
 _GONE = {errno.ENOENT, errno.ESTALE, errno.ENOTDIR}
 
 
@@ -48,9 +50,9 @@ class Lease:
         notes: guarantees that the file system can't give, to be told once.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Takes the file, which this process has just made."""
-        self._path, self.notes = path, list[str]()
+    def __init__(self, path: Path, content: bytes) -> None:
+        """Takes the file, which this process has just made, and what it wrote there."""
+        self._path, self._content, self.notes = path, content, list[str]()
         self._touched, self._silent_for = _now(), 0.0
         self._lost, self._over, self._touching = False, threading.Event(), threading.Lock()
         threading.Thread(target=self._keep, name=f"lease of {path}", daemon=True).start()
@@ -78,6 +80,8 @@ class Lease:
                 return
             try:
                 os.utime(self._path)
+                if self._path.read_bytes() != self._content:
+                    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self._path))
                 self._touched = _now()
             except OSError as error:
                 self._silent_for, self._lost = _now() - self._touched, error.errno in _GONE
@@ -87,8 +91,9 @@ class Lease:
     def give_back(self) -> None:
         """Lets others have the directory."""
         self._over.set()
-        with self._touching, suppress(OSError):  # the directory may be gone, and is left so
-            self._path.rename(f"{self._path}{_FREE}")
+        with self._touching, suppress(OSError):  # the directory may be gone, or another's, and is left so
+            if self._path.read_bytes() == self._content:
+                self._path.rename(f"{self._path}{_FREE}")
 
     def _keep(self) -> None:
         while not self._lost and not self._over.wait(BEAT):
@@ -226,12 +231,14 @@ def _claim(folder: Path, number: int) -> Lease | None:
     """Makes a lease; None if another process was faster."""
     path = folder / f"{PREFIX}{number}"
     try:
-        file = path.open("x")
+        file = path.open("xb")
     except FileExistsError:
         return None
     try:
         with file:
-            file.write(json.dumps(_facts(os.getpid()) | {"file": os.fstat(file.fileno()).st_ino}))
+            own = {"file": os.fstat(file.fileno()).st_ino, "word": secrets.token_hex(8)}
+            content = json.dumps(_facts(os.getpid()) | own).encode()
+            file.write(content)
     except OSError:
         path.unlink(missing_ok=True)  # it would be in the way of others
         raise
@@ -242,7 +249,7 @@ def _claim(folder: Path, number: int) -> Lease | None:
     for other in leases.values():
         if other != path:
             other.unlink(missing_ok=True)
-    return Lease(path)
+    return Lease(path, content)
 
 
 def _facts(pid: int) -> dict[str, Any]:
