@@ -316,7 +316,7 @@ def test_a_lease_that_does_not_answer_is_told_of_and_tried_again(study, capsys):
 
     work = find_work(study.runs, [], 2, 2)
     launch(study, work, engine=Acting(trains), variables={}, progress=reporter(1, 1, quiet=True), confirm=confirm)
-    assert ".lock.1 could not be written: Input/output error; training goes on" in capsys.readouterr().err
+    assert ".lock.1 could not be read or written: Input/output error; training goes on" in capsys.readouterr().err
     assert len(Study(study.path).record["resumptions"]) == 1
 
 
@@ -415,7 +415,41 @@ def test_a_disk_that_is_full_ends_no_comparison(study, monkeypatch, capsys):
     monkeypatch.setattr("softbellman.running.launch.write_error", full)
     assert launched(study, act)[3:] == [[[3, 4], [1]], [[3, 4]], [[3, 4]]]
     assert states(study) == [None, *["finished"] * 3]
-    assert "status.json could not be written: No space left on device; training goes on" in capsys.readouterr().err
+    assert (
+        "status.json could not be read or written: No space left on device; training goes on" in capsys.readouterr().err
+    )
+
+
+def test_a_run_whose_state_cant_be_read_does_not_count_as_not_begun(study, monkeypatch, capsys):
+    """It would be trained again, and what it has be put aside."""
+    file = study.runs[0].path / "status.json"
+    for text in ("", "{", "[]", "3", "null", "{}"):
+        write_status(study.runs[0], "finished")
+        file.write_text(text)
+        with pytest.raises(ValueError, match=f"{file} does not say how its run stands; remove it"):
+            find_work(study.runs, [], 2, 1)
+    write_status(study.runs[0], "finished")
+    read = Path.read_text
+    faults = [file]
+
+    def unanswered(path, *arguments, **options):
+        if path in faults:
+            raise OSError(5, "Input/output error", str(path))
+        return read(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", unanswered)
+    with pytest.raises(OSError, match="Input/output error"):
+        find_work(study.runs, [], 2, 1)
+    faults.clear()
+
+    def act(seeds):
+        faults[:] = [study.runs[2].path / "status.json"] if 3 in seeds else []
+        return None, 0
+
+    launched(study, act)  # the driver cannot read it once, and goes on
+    assert "status.json could not be read or written: Input/output error; training goes on" in capsys.readouterr().err
+    faults.clear()
+    assert states(study) == ["finished"] * 4
 
 
 def test_a_group_whose_cells_are_not_the_studys_is_refused(study):

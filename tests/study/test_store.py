@@ -19,7 +19,7 @@ from softbellman.study.files import load_params, read_metrics, save_params, writ
 from softbellman.study.provenance import changes, provenance
 from softbellman.study.runs import RunPath, read_status
 from softbellman.study.store import Study, find_run
-from softbellman.study.writer import RunWriter
+from softbellman.study.writer import RunWriter, count_rows
 from softbellman.training import checkpoint
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -210,6 +210,14 @@ def test_rows_are_readable_one_by_one_as_they_come(tmp_path):
     columns = read_metrics(run.path / "metrics.csv")
     np.testing.assert_array_equal(columns["loss"], [np.nan, 0.25])
     np.testing.assert_array_equal(columns["score"], [1.5, 2.0])
+
+
+def test_rows_that_cant_be_read_are_not_none(tmp_path):
+    run = RunPath(tmp_path / "run", "gym/X-v0", Arm("max"), 0)
+    assert count_rows(run) == 0
+    (run.path / "metrics.csv").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        count_rows(run)
 
 
 def test_the_best_parameters_are_those_of_the_highest_score_and_the_final_ones_the_last(tmp_path):

@@ -219,7 +219,7 @@ class _Watch:
         self._tell()
 
     def heard(self, task: Task, event: Event) -> None:
-        """Takes an event of a group. A file that can't be written is told of, and ends nothing."""
+        """Takes an event of a group. A file that can't be read or written is told of, and ends nothing."""
         with self._told_if_unwritten():
             self._hear(task, event)
             if time.monotonic() - self._recorded_at >= RECORD_PACE:
@@ -235,7 +235,7 @@ class _Watch:
         try:
             yield
         except OSError as error:
-            self.progress.note(f"{error.filename} could not be written: {error.strerror}; training goes on")
+            self.progress.note(f"{error.filename} could not be read or written: {error.strerror}; training goes on")
 
     def _hear(self, task: Task, event: Event) -> None:
         group, facts = self._groups[task.group], event.facts

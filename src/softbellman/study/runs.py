@@ -87,18 +87,24 @@ class Standing(NamedTuple):
 
 
 def read_standing(run: RunPath) -> Standing:
-    """Reads how a run stands, as `study.writer` recorded it."""
+    """Reads how a run stands, as `study.writer` recorded it.
+
+    Raises:
+        OSError: that can't be read now. It does not count as not begun, or the run would be trained again.
+        ValueError: what is there says nothing.
+    """
+    file = run.path / "status.json"
     try:
-        status = json.loads((run.path / "status.json").read_text())
-    except (OSError, ValueError):
-        status = None
-    status = status if isinstance(status, dict) else {}
-    state = status.get("state")
-    return Standing(None if state is None else str(state), str(status.get("reason", "")))
+        status = json.loads(file.read_text())
+        return Standing(str(status["state"]), str(status.get("reason", "")))
+    except FileNotFoundError:
+        return Standing(None, "")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{file} does not say how its run stands; remove it, and the run is trained again") from None
 
 
 def read_status(run: RunPath) -> str | None:
-    """Returns how a run stands, or None if it has not begun."""
+    """Returns how a run stands, or None if it has not begun; raises as `read_standing`."""
     return read_standing(run).state
 
 

@@ -143,8 +143,12 @@ def write_error(run: RunPath, state: str, reason: str, report: str) -> None:
 
 
 def count_rows(run: RunPath) -> int:
-    """Counts the rows that a run has written so far."""
+    """Counts the rows that a run has written so far.
+
+    Raises:
+        OSError: they can't be read now.
+    """
     try:
         return len((run.path / "metrics.csv").read_bytes().splitlines()) - 1
-    except OSError:
+    except FileNotFoundError:
         return 0
