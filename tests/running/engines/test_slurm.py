@@ -185,6 +185,12 @@ def test_a_job_that_ends_without_a_word_is_told_of_with_its_state_and_its_log(tr
     assert heard[1][1].facts["reason"] == "its job 7_1 ended (OUT_OF_MEMORY); see log.err"
 
 
+def test_a_job_that_ends_before_it_begins_is_no_fault_of_its_groups(trained):
+    heard, _ = trained(lambda job: True, "a")
+    assert [event.kind for _, event in heard] == ["refused", "ended"]
+    assert heard[0][1].facts["reason"] == "its job 7_1 ended (OUT_OF_MEMORY); see log.err"
+
+
 def test_half_a_line_is_read_when_it_is_whole(trained, tmp_path):
     asked = []
 

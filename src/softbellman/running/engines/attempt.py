@@ -25,7 +25,7 @@ class Attempt:
 
         Args:
             task: the task.
-            versions: of the packages with which it is to be trained; with others it is not.
+            versions: of the packages with which it is to be trained; with others it is refused.
         """
         self._events, self._stopping = queue.SimpleQueue[Event](), threading.Event()
         self._thread = threading.Thread(target=self._train, args=(task, versions), daemon=True)
@@ -59,7 +59,10 @@ class Attempt:
     def _train(self, task: Task, versions: Mapping[str, str]) -> None:
         try:
             if others := version_mismatch(versions, provenance()["versions"]):
-                raise ValueError(f"machine {socket.gethostname()} {others}")
+                reason = f"machine {socket.gethostname()} {others}"
+                self._events.put(Event("refused", {"reason": reason, "report": reason}))
+                self._events.put(Event("ended", {}))
+                return
             Local(1).train([task], lambda _, event: self._events.put(event), self._check)
         except Stopped:
             pass

@@ -176,7 +176,8 @@ class _Submitted:
             return events, False
         if not self._ended:
             reason = f"its job {self._handle.job_id} ended ({self._handle.state}); see {self._handle.paths.stderr}"
-            events += [Event("died", {"reason": reason, "report": reason}), Event("ended", {})]
+            kind = "died" if self.has_begun else "refused"  # a machine that does not see the study, say
+            events += [Event(kind, {"reason": reason, "report": reason}), Event("ended", {})]
         return [event for event in events if event.kind != _OVER], True
 
     def cancel_unless_begun(self) -> None:
