@@ -51,6 +51,9 @@ def test_a_study_of_several_environments_has_the_runs_of_all_seeds_innermost(tmp
     assert str(study.runs[-1]) == "gym/Y-v0, softmax(5), seed 1"
     with pytest.raises(ValueError, match=r"gym/X v0, max, seed 0 and gym/X-v0, max, seed 0 would share a directory"):
         Study.create(tmp_path / "a", ["gym/X v0", "gym/X-v0"], [ops.maximum()], [0], Config(), {}, [])
+    arms = [Arm("max", label="hard-a"), Arm("mean", label="a")]  # their groups' names would be gym-X-hard-a-seed-0
+    with pytest.raises(ValueError, match=r"gym/X, hard-a, seed 0 and gym/X-hard, a, seed 0 would share a directory"):
+        Study.create(tmp_path / "d", ["gym/X", "gym/X-hard"], arms, [0], Config(), {}, [])
     long = ops.owa(*[1 / 18] * 18)
     with pytest.raises(
         ValueError, match=r"name of a directory longer than 255 letters; give it a label, as in 'mine=owa"

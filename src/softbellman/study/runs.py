@@ -43,20 +43,22 @@ def runs_of(path: Path, environments: Sequence[str], arms: Sequence[str], seeds:
         seeds: the seeds.
 
     Raises:
-        ValueError: if two of them would share a directory, or a text is no arm, or its name is too long for one.
+        ValueError: if two of them would share a directory, of their own or of their group, or a text is no arm, or its
+            name is too long for one.
     """
     runs = [
         RunPath(path / "runs" / plain(environment) / plain(arm.name) / f"seed-{seed}", environment, arm, seed)
         for environment, arm, seed in itertools.product(environments, map(parse_arm, arms), seeds)
     ]
-    places: dict[Path, RunPath] = {}
+    places: dict[str, RunPath] = {}
     for run in runs:
-        if len(group_name(run).encode()) > LONGEST_NAME:
+        name = group_name(run)  # made of the names of the run's own directory, so that it is shared if that is
+        if len(name.encode()) > LONGEST_NAME:
             raise ValueError(
                 f"{run.arm} makes the name of a directory longer than {LONGEST_NAME} letters; give it a label, as in "
                 f"'mine={str(run.arm).partition('(')[0]}(...)'"
             )
-        other = places.setdefault(run.path, run)
+        other = places.setdefault(name, run)
         if other is not run:
             twice = f"{run} is there twice" if run == other else f"{other} and {run} would share a directory"
             raise ValueError(f"{twice}; every run must be another")
