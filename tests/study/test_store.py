@@ -215,6 +215,20 @@ def test_rows_are_readable_one_by_one_as_they_come(tmp_path):
     np.testing.assert_array_equal(columns["score"], [1.5, 2.0])
 
 
+def test_a_resumption_that_could_not_be_recorded_at_once_is_one(tmp_path, monkeypatch):
+    study = created(tmp_path)
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            study.record_resumption(100, [], {})
+    study.record_resumption(100, [], {})
+    assert Study(tmp_path).record["resumptions"] == [{"agent_steps": 100, "notes": [], "provenance": {}}]
+
+
 def test_rows_that_cant_be_read_are_not_none(tmp_path):
     run = RunPath(tmp_path / "run", "gym/X-v0", Arm("max"), 0)
     assert count_rows(run) == 0

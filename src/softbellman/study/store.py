@@ -150,15 +150,16 @@ class Study:
 
     def update(self, **changes: Any) -> None:
         """Changes fields of `study.json`, and takes the runs that it now asks for."""
-        self.record |= changes
-        write_atomically(self.path / RECORD, _as_json(self.record))
+        record = self.record | changes
+        write_atomically(self.path / RECORD, _as_json(record))
+        self.record = record  # not before it is on disk: what could not be written is tried again
         self._take_runs()
 
     def take_config(self, config: Config, command: Sequence[str]) -> None:
         """Takes a configuration that differs in nothing decisive, and the arguments that asked for it, if any did."""
         if config != self.config:
-            self.config = config
             self.update(config=asdict(config), command=[*command] or self.record["command"])
+            self.config = config
 
     def record_resumption(
         self, agent_steps: int | dict[str, int], notes: list[str], made_with: dict[str, Any], *, again: bool = False
