@@ -13,6 +13,7 @@ import pytest
 
 import softbellman as sb
 from softbellman.config import replaced
+from softbellman.report import account
 from softbellman.report.card import write_card
 from softbellman.running import play
 from softbellman.study.files import load_params, save_params
@@ -91,8 +92,11 @@ def test_it_names_no_place_of_its_user(tmp_path, monkeypatch):
     place = tmp_path / "home" / "someone" / "study"
     study = synthetic(place, operators=["max"], seeds=[0])
     flags = {"xla_flags": f"--xla_dump_to={place}/dump --xla_cpu_enable_fast_math=1"}
-    study.update(command=["compare", "--out", str(place)], provenance=study.record["provenance"] | flags)
-    write_status(study.runs[0], "failed", reason=f"OSError: no {place}/maze.json", agent_steps=2_000, updates=500)
+    made = study.record["provenance"] | flags
+    later = {"provenance": made | {"versions": {"softbellman": "9.1"}}}
+    study.update(command=["compare", "--out", str(place)], provenance=made, launches=[later])
+    facts = {"version": "9.1", "revision": None, "agent_steps": 2_000, "updates": 500}
+    write_status(study.runs[0], "failed", reason=f"OSError: no {place}/maze.json", **facts)
 
     def refuse(*_, **__):
         raise ValueError(f"no '{place}/my maps/4x4.json' nor {place}/maze.json")
@@ -106,7 +110,9 @@ def test_it_names_no_place_of_its_user(tmp_path, monkeypatch):
     assert len(re.findall(f"^(?:Not filmed|.* failed where this card was made): {told}", text, re.MULTILINE)) == 2
     assert own.record["provenance"]["xla_flags"] == "--xla_dump_to=dump --xla_cpu_enable_fast_math=1"
     standing = json.loads((own.runs[0].path / "status.json").read_text())
-    assert standing == {"state": "failed", "agent_steps": 2_000, "updates": 500}
+    assert standing == {"state": "failed", **facts}
+    assert account.made_with(own) == account.made_with(study) and "softbellman 9.1" in account.made_with(own)
+    assert f"Its study was made with {account.made_with(study)}." in text
 
 
 def test_it_says_which_options_of_the_environment_are_in_it(tmp_path):

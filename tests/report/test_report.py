@@ -19,6 +19,7 @@ from softbellman.config import replaced
 from softbellman.envs import MissingExtra
 from softbellman.report import account, films
 from softbellman.report.conclusions import conclude
+from softbellman.report.wording import count
 from softbellman.study.files import load_params, save_params
 from softbellman.study.store import Study
 from softbellman.study.writer import write_status
@@ -86,6 +87,21 @@ def test_l17_the_table_counts_the_runs_that_ended(failures):
     assert "2 of 5 runs of softmax(5) count: 2 failed, 1 diverged." in words
     assert "failed RuntimeError: the emulator is gone (runs/minatar-breakout/softmax-5/seed-2/error.txt)" in words
     assert "diverged the loss was not finite" in words
+
+
+def test_a_study_of_several_versions_names_them_all(tmp_path, no_pictures):
+    study = synthetic(tmp_path / "study")
+    first, versions = study.record["provenance"], study.record["provenance"]["versions"]
+    second = first | {"versions": versions | {"softbellman": "9.1", "more": "3"}, "revision": "feed", "cores": 64}
+    third = second | {"revision": "beef"}
+    launches = [{"groups": 1, "workers": 1, "provenance": each} for each in (first, second, second)]
+    study.update(launches=launches, resumptions=[{"agent_steps": 1, "notes": [], "provenance": third}])
+    version, revision = versions["softbellman"], f", revision {first['revision']}" if first["revision"] else ""
+    made = f"softbellman {version}{revision}; softbellman 9.1, revision feed; softbellman 9.1, revision beef"
+    assert account.made_with(study) == made
+    words = text_of(report_of(study, films=False))
+    assert f"This was {made}. " in words and f"softbellman {version} and 9.1, numpy {versions['numpy']}, " in words
+    assert ", more 3 " in words and f", {count(first['cores'], 'core')}, " in words and ", 64 cores, " in words
 
 
 def test_a_difference_is_that_of_common_seeds(tmp_path):

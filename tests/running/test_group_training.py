@@ -73,9 +73,12 @@ def test_l5_seeds_differ(cartpole):
 
 def test_a_finished_run_says_so_and_leaves_its_networks(cartpole):
     study, rows = cartpole
+    made = study.record["provenance"]
     for index, run in enumerate(study.runs):
         assert json.loads((run.path / "status.json").read_text()) == {
             "state": "finished",
+            "version": made["versions"]["softbellman"],
+            "revision": made["revision"],
             "agent_steps": 400,
             "updates": 150,
         }

@@ -16,6 +16,7 @@ from softbellman.running.progress import Silent, reporter
 from softbellman.running.stopping import Stopped
 from softbellman.study.groups import Group, open_group, open_groups
 from softbellman.study.locks import Lost
+from softbellman.study.provenance import provenance
 from softbellman.study.runs import RunPath, read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import write_status
@@ -190,6 +191,19 @@ def test_a_launch_that_is_cut_short_leaves_groups_that_go_on_as_they_were_compos
     assert launched(study, lambda seeds: (None, 0)) == [composed]
     assert [len(each["provenance"]) > 0 for each in study.record["launches"]] == [True, True]
     assert study.record["launches"][0]["provenance"]["threads"] == "1"
+
+
+def test_a_study_that_goes_on_with_another_version_says_so(study, capsys):
+    launched(study, lambda seeds: (None, 0))
+    study.update(seeds=[*range(1, 7)])
+    assert "trained otherwise" not in capsys.readouterr().err
+    (first,) = study.record["launches"]
+    versions = first["provenance"]["versions"] | {"softbellman": "0.0.1"}
+    study.update(launches=[first | {"provenance": first["provenance"] | {"versions": versions}}])
+    launched(study, lambda seeds: (None, 0))
+    now = provenance()["versions"]["softbellman"]
+    said = f"what the study has so far was trained otherwise: softbellman 0.0.1 then, {now} now\n"
+    assert said in capsys.readouterr().err
 
 
 def test_a_group_that_is_not_what_it_was_is_refused_and_the_others_are_trained(study):

@@ -505,7 +505,8 @@ def test_a_stop_that_is_asked_for_comes_between_two_steps(tmp_path, undisturbed)
     assert signal.getsignal(signal.SIGINT) == before
     assert [file.name for file in checkpoints(study)] == ["step-000000000124.safetensors"]
     status = json.loads((study.runs[0].path / "status.json").read_text())
-    assert status == {"state": "stopped", "agent_steps": 124} and not (study.runs[0].path / "error.txt").exists()
+    assert (status["state"], status["agent_steps"]) == ("stopped", 124)
+    assert not (study.runs[0].path / "error.txt").exists()
     train_study(study)
     assert_equal(study, undisturbed)
 

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from softbellman.analysis.records import Records
@@ -15,7 +15,7 @@ from softbellman.study.store import Study
 def facts(records: Records) -> Iterator[tuple[str, str]]:
     """Says what was run and on what: labels, each with a text."""
     study = records.study
-    learner, loop, made = study.config.learner, study.config.loop, study.record["provenance"]
+    learner, loop, made = study.config.learner, study.config.loop, provenances(study)
     yield "environments" if len(study.environments) > 1 else "environment", ", ".join(study.environments)
     yield f"{noun_of(study.arms.values())}s", joined(study.arms.values())
     yield "seeds", ", ".join(map(str, study.seeds))
@@ -39,10 +39,10 @@ def facts(records: Records) -> Iterator[tuple[str, str]]:
     yield "exploration", f"{epsilon}, after {learner.replay_start_steps:,} random ones"
     yield "rewards", f"enter learning {learner.rewards}; scores are raw"
     yield "time", f"{last['seconds'] / 60:,.1f} minutes until the last test of a run, with all that it waited for"
-    software = {"Python": made["python"], **made["versions"]}
-    yield "software", ", ".join(f"{name} {version}" for name, version in software.items())
-    threads = f", {count(int(made['threads']), 'thread')} of XLA" if made.get("threads") else ""
-    yield "hardware", f"{made['processor']} ({made['machine']}), {count(made['cores'], 'core')}{threads}"
+    software = [{"Python": each["python"], **each["versions"]} for each in made]
+    names = dict.fromkeys(name for each in software for name in each)
+    yield "software", ", ".join(f"{name} {_all((each.get(name) for each in software), ' and ')}" for name in names)
+    yield "hardware", _all(_hardware(each) for each in made)
     if resumptions := study.record.get("resumptions"):
         notes = list(dict.fromkeys(note for each in resumptions for note in each["notes"]))
         how = "; ".join(notes) or "each time exactly as if there had been no stop"
@@ -79,15 +79,35 @@ def commands(study: Study) -> str:
 
 
 def made_with(study: Study) -> str:
-    """Says which version made a study."""
-    made = study.record["provenance"]
-    revision = f", revision {made['revision']}" if made.get("revision") else ""
-    return f"softbellman {made['versions'].get('softbellman', 'of an unknown version')}{revision}"
+    """Says which version made a study, or which ones."""
+    return _all(map(_version, provenances(study)))
+
+
+def provenances(study: Study) -> list[dict[str, Any]]:
+    """Lists with what a study was begun, and what it was trained on with later: each once."""
+    later = [*study.record.get("launches", []), *study.record.get("resumptions", [])]
+    made = [study.record["provenance"], *(each["provenance"] for each in later)]
+    return [each for place, each in enumerate(made) if each not in made[:place]]
 
 
 def record(study: Study) -> str:
     """Returns what `study.json` holds."""
     return json.dumps(study.record, indent=2) + "\n"
+
+
+def _version(made: dict[str, Any]) -> str:
+    revision = f", revision {made['revision']}" if made.get("revision") else ""
+    return f"softbellman {made['versions'].get('softbellman', 'of an unknown version')}{revision}"
+
+
+def _hardware(made: dict[str, Any]) -> str:
+    threads = f", {count(int(made['threads']), 'thread')} of XLA" if made.get("threads") else ""
+    return f"{made['processor']} ({made['machine']}), {count(made['cores'], 'core')}{threads}"
+
+
+def _all(texts: Iterable[str | None], between: str = "; ") -> str:
+    """Writes what several provenances say, each once; what one does not say is left out."""
+    return between.join(text for text in dict.fromkeys(texts) if text is not None)
 
 
 def _steps(row: dict[str, Any]) -> float:

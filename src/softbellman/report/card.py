@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from softbellman.policies.policy import Policy
 
 _OF_A_RUN = ("best.safetensors", "final.safetensors", "metrics.csv")
+_STANDING = ("version", "revision", "agent_steps", "updates")
 _TOLD = ("budget of a run", "tests", "learner", "exploration", "rewards", "software")
 _OWN = re.compile(r"\b[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")  # `package.module:name`
 # The folders of a place: in quotes, or before a file's line, they may have spaces.
@@ -125,8 +126,10 @@ def _only(study: Study, run: RunPath, folder: Path) -> RunPath:
     """Makes a study of one run of a study, without what may name a user's places but the environment's options."""
     facts = {run.environment: study.record["environment_facts"].get(run.environment, {})}
     asked = (run.environment, [run.arm], [run.seed], study.config, facts, [])
-    flags = _unplaced(study.record["provenance"].get("xla_flags") or "") or None
-    (own,) = Study.create(folder, *asked, provenance=study.record["provenance"] | {"xla_flags": flags}).runs
+    made, *later = (
+        each | {"xla_flags": _unplaced(each.get("xla_flags") or "") or None} for each in account.provenances(study)
+    )
+    (own,) = Study.create(folder, *asked, provenance=made, launches=[{"provenance": each} for each in later]).runs
     for lease in folder.glob(f"{PREFIX}*"):
         lease.unlink()
     own.path.mkdir(parents=True)
@@ -135,7 +138,7 @@ def _only(study: Study, run: RunPath, folder: Path) -> RunPath:
             shutil.copyfile(run.path / name, own.path / name)
     if (state := read_status(run)) is not None:  # without the reason
         facts = json.loads((run.path / "status.json").read_text())
-        write_status(own, state, **{name: facts[name] for name in ("agent_steps", "updates") if name in facts})
+        write_status(own, state, **{name: facts[name] for name in _STANDING if name in facts})
     return own
 
 

@@ -138,7 +138,7 @@ class _Training:
             best = b""
             if saved is not None and _best(index) in saved.names:  # older ones lack it
                 best = saved.array(_best(index)).tobytes()
-            self.writers.append(RunWriter(run, columns(), own, self.lease.confirm, best))
+            self.writers.append(RunWriter(run, columns(), own, self.provenance, self.lease.confirm, best))
             self.sinks.append(Sinks(self.logged, run, own, self.on_note))
             stack.callback(self.sinks[-1].close)
         if saved is not None:

@@ -15,7 +15,7 @@ from softbellman.running.progress import Reporter
 from softbellman.running.stopping import Stopped, StopRequests
 from softbellman.study.groups import OVER, Group, open_groups
 from softbellman.study.place import unwritable
-from softbellman.study.provenance import provenance
+from softbellman.study.provenance import changes, provenance
 from softbellman.study.runs import RunPath, read_standing, read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import write_error
@@ -128,6 +128,9 @@ def launch(
     """
     made_with = provenance() | {"threads": variables.get("NPROC"), "xla_flags": variables.get("XLA_FLAGS")}
     started = {"groups": len(work.groups), "workers": engine.capacity, "provenance": made_with}
+    before = [each["provenance"] for each in study.record.get("launches", [])]
+    if before and (others := changes(before[-1], made_with)):
+        progress.note(f"what the study has so far was trained otherwise: {'; '.join(others)}")
     try:
         confirm()
         groups = [*work.begun, *(Group.create(study, runs) for runs in work.fresh)]

@@ -28,6 +28,7 @@ class RunWriter:
         run: RunPath,
         columns: tuple[str, ...],
         rows: Iterable[Mapping[str, str]] = (),
+        made_with: Mapping[str, Any] | None = None,
         confirm: Callable[[], None] = lambda: None,
         best: bytes = b"",
     ) -> None:
@@ -38,10 +39,12 @@ class RunWriter:
             columns: the columns of `metrics.csv`.
             rows: the rows that a run which is resumed has already; whatever else was there is dropped. A column that
                 they lack is left empty.
+            made_with: the provenance; the version and the revision of it are in `status.json`.
             confirm: called before each file is written; an OSError of it counts as one of the file.
             best: `best.safetensors` as it was with these rows, if that is known; a later one may have replaced it.
         """
-        self.run, self.columns, self._confirm = run, columns, confirm
+        self.run, self.columns, self._confirm, made = run, columns, confirm, made_with or {}
+        self._made = {"version": made["versions"].get("softbellman"), "revision": made["revision"]} if made else {}
         self.rows = [[row.get(column, "") for column in columns] for row in rows]
         self._unwritten: dict[str, Callable[[], None]] = {}
         run.path.mkdir(parents=True, exist_ok=True)
@@ -89,7 +92,7 @@ class RunWriter:
 
     def status(self, state: str, **facts: Any) -> None:
         """Records how the run stands: running, finished, failed, diverged or stopped."""
-        self._write({"status.json": partial(write_status, self.run, state, **facts)})
+        self._write({"status.json": partial(write_status, self.run, state, **self._made, **facts)})
 
     def flush(self) -> None:
         """Writes what could not be written before.
