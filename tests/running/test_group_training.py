@@ -18,7 +18,9 @@ from softbellman.running.launch import find_work, launch
 from softbellman.running.progress import Silent
 from softbellman.study.files import load_params
 from softbellman.study.groups import Group
+from softbellman.study.runs import read_status
 from softbellman.study.store import Study
+from softbellman.study.writer import RunWriter
 from softbellman.training.metrics import columns
 
 from ..studies import TINY, created, planned_study, trained
@@ -165,6 +167,22 @@ def test_a_group_that_another_process_took_over_is_left_alone(moment, tmp_path):
         with pytest.raises(Refused, match="another process has taken over"):
             train_group(study, group, on_progress=take_over)
         assert files and {path: path.read_bytes() for path in study.path.rglob("*") if path.is_file()} == files
+
+
+def test_a_group_that_is_taken_over_while_its_ends_are_written_is_left_alone(tmp_path, monkeypatch):
+    study = created(tmp_path / "study", planned_study("gym/CartPole-v1", "classic-control", "max", [0, 1], TINY))
+    group, status = Group.create(study, study.runs), RunWriter.status
+
+    def take_over(writer, state, **facts):
+        status(writer, state, **facts)
+        if state == "finished":
+            (lease,) = group.path.glob(".lock.*")
+            lease.rename(lease.with_name(".lock.2"))
+
+    monkeypatch.setattr(RunWriter, "status", take_over)
+    with study.locked(), pytest.raises(Refused, match="another process has taken over"):
+        train_group(study, group)
+    assert [read_status(run) for run in study.runs] == ["finished", "running"] and (group.path / "cells.json").exists()
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, SystemExit])

@@ -286,7 +286,7 @@ def test_l22_without_the_replay_it_goes_on_with_an_empty_one_and_says_so(tmp_pat
 
 
 def test_l21_checkpoints_that_cant_be_written_are_told_of_and_training_goes_on(tmp_path, undisturbed, monkeypatch):
-    def full(self, state, agent_steps):
+    def full(self, state, agent_steps, confirm):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     study, notes = study_of(tmp_path / "study", AT_EVERY_STEP, seeds=(0, 3)), []

@@ -254,6 +254,33 @@ def test_one_that_may_be_whole_is_not_passed_over(tmp_path, monkeypatch):
     assert notes == [] and len(os.listdir(tmp_path)) == 2
 
 
+def test_who_has_lost_the_place_meanwhile_moves_and_removes_nothing(tmp_path):
+    """It takes long to write gigabytes: whoever took over may have checkpoints of its own there by then."""
+    mine, other = Checkpoints(tmp_path, keep=1), Checkpoints(tmp_path, keep=2)
+    mine.save(State({"of": "me"}, {}), 5)
+    looks = []
+
+    def lose(look):
+        def confirm():
+            looks.append(sorted(os.listdir(tmp_path)))
+            if len(looks) == look:
+                raise Lost
+
+        return confirm
+
+    class Lost(ValueError):
+        pass
+
+    other.save(State({"of": "another"}, {}), 10)
+    before = sorted(os.listdir(tmp_path))
+    for look, taken in ((1, set()), (2, {"step-000000000020.safetensors"})):
+        looks.clear()
+        with pytest.raises(Lost):
+            mine.save(State({"of": "me"}, {}), 20, lose(look))
+        assert set(os.listdir(tmp_path)) == {*before, *taken}
+    assert f".step-000000000020.safetensors.{os.getpid()}" in looks[0]  # it was written by then
+
+
 def test_without_a_whole_checkpoint_there_is_none(tmp_path):
     assert Checkpoints(tmp_path / "nowhere", keep=1).newest(print) is None
 

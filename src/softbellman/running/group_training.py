@@ -206,6 +206,7 @@ class _Training:
             writer.flush()  # what is not on disk by now is not finished
         for index, writer in enumerate(self.writers):
             if index not in loop.diverged:
+                self.lease.confirm()
                 writer.status("finished", agent_steps=loop.agent_steps, updates=loop.updates)
                 self.sinks[index].status("finished", agent_steps=loop.agent_steps)
         self.lease.confirm()
@@ -235,8 +236,7 @@ class _Training:
         def save() -> None:
             kept = {_best(index): writer.best for index, writer in enumerate(self.writers)}
             state.arrays.update({name: [np.frombuffer(best, np.uint8)] for name, best in kept.items() if best})
-            self.lease.confirm()
-            self.checkpoints.save(state, loop.agent_steps)
+            self.checkpoints.save(state, loop.agent_steps, self.lease.confirm)
 
         if self._write(save, what):
             self.saved_steps = loop.agent_steps

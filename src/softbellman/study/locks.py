@@ -11,7 +11,7 @@ begin anew in a directory that is made anew. The file system is taken to let one
 name (so it is on local ones, NFS from version 3 on, Lustre and GPFS); to show who opens a file when it was touched
 last; and to leave a file its inode number, by which a copy is told. A holder that was asleep or cut off for longer
 finds that out before it writes again, since its file is gone by then. One case is left: a holder that falls asleep for
-longer than `LEASE` between that look and the rename that follows it.
+longer than `LEASE` between that look and the rename or removal that follows it.
 """
 
 import errno

@@ -49,6 +49,10 @@ class Unreadable(Damaged):
     """A file can't be read now, or not by this version: it may be whole."""
 
 
+def _agree() -> None:
+    pass
+
+
 class State(NamedTuple):
     """Contents of a checkpoint.
 
@@ -61,16 +65,16 @@ class State(NamedTuple):
     arrays: dict[str, list[np.ndarray]]
 
 
-def save(path: Path, state: State) -> None:
+def save(path: Path, state: State, confirm: Callable[[], None] = _agree) -> None:
     """Writes a state beside its place and moves it there, so that whatever was there stays until this one is whole.
 
-    Arrays are written from where they lie. Their contents must not change meanwhile.
+    Arrays are written from where they lie. Their contents must not change meanwhile. `confirm` is that of `replacing`.
 
     Raises:
         OSError: the file can't be written: the disk is full, say. The file that was at `path` is untouched.
     """
     header = _header(state).encode()
-    with replacing(path) as file:
+    with replacing(path, confirm) as file:
         total = hashlib.sha256()
         for part in _parts(header, state):
             total.update(part)
@@ -80,10 +84,11 @@ def save(path: Path, state: State) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, confirm: Callable[[], None] = _agree) -> Iterator[BinaryIO]:
     """Opens a file beside `path`, and moves it there once it is written: a reader never sees half of it.
 
-    A symbolic link is followed, as by `open`, and not replaced.
+    A symbolic link is followed, as by `open`, and not replaced. `confirm` is called before the file is moved, and what
+    it raises keeps it from that.
 
     Raises:
         OSError: it can't be written, its `filename`: the disk is full, say. The file that was at `path` is untouched.
@@ -95,6 +100,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             _sync(file.fileno())
+        confirm()
         temporary.replace(place)
         sync_folder(place.parent)
     except OSError as error:
@@ -204,8 +210,14 @@ class Checkpoints:
         self.folder, self.keep = folder, keep
         self._whole: list[Path] = []
 
-    def save(self, state: State, agent_steps: int) -> Path:
+    def save(self, state: State, agent_steps: int, confirm: Callable[[], None] = _agree) -> Path:
         """Saves a state, then removes all but the newest `keep` of those that are known to be whole.
+
+        Args:
+            state: the state.
+            agent_steps: when it was.
+            confirm: called before the file takes its place, which may be minutes later, and before others are removed;
+                what it raises keeps that from being done.
 
         Raises:
             OSError: it can't be written; those before it are untouched.
@@ -213,10 +225,11 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._remove_leftovers()
         path = self.folder / f"step-{agent_steps:012}.safetensors"
-        save(path, state)
+        save(path, state, confirm)
         self._whole = [*(other for other in self._whole if other != path), path][-self.keep :]
         for other in self._files():
             if other not in self._whole:
+                confirm()
                 other.unlink()
         return path
 
