@@ -55,7 +55,7 @@ def test_a_comparison_ends_with_a_table_and_a_page(compared):
     assert "<html" in (study / "report" / "index.html").read_text()
     record = json.loads((study / "study.json").read_text())
     assert record["command"][:3] == ["compare", "gym/CartPole-v1", "--operators"]
-    assert (record["workers"], record["provenance"]["threads"]) == (2, "1")
+    assert (record["launches"][0]["workers"], record["provenance"]["threads"]) == (2, "1")
     frame = pd.read_csv(study / RUN / "metrics.csv")
     assert list(frame["agent_steps"]) == list(frame["env_frames"]) == [150, 300]
 

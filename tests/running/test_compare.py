@@ -108,7 +108,8 @@ def test_every_operator_is_trained_with_every_seed(compared):
     ]
     assert outcome(compared) == [] and not (compared.path / "groups").exists()
     record = json.loads((compared.path / "study.json").read_text())
-    assert (record["format"], record["environments"], record["workers"]) == (2, [CARTPOLE], 2)
+    assert (record["format"], record["environments"], record["launches"][0]["workers"]) == (2, [CARTPOLE], 2)
+    assert "workers" not in record  # they change no result, and a study goes on with those of the machine
     assert record["provenance"]["threads"] == record["launches"][0]["provenance"]["threads"] == "2"
     assert record["environment_facts"][CARTPOLE]["num_actions"] == 2
 
@@ -224,7 +225,7 @@ def test_l48_a_study_json_alone_reruns_the_comparison(compared, tmp_path):
 def test_a_study_of_the_older_format_grows_too(compared, tmp_path):
     """Format 1 had one environment, and its facts without its name."""
     record = json.loads((compared.path / "study.json").read_text())
-    old = {key: value for key, value in record.items() if key not in ("environments", "workers", "launches")}
+    old = {key: value for key, value in record.items() if key not in ("environments", "launches")}
     old |= {"format": 1, "environment": CARTPOLE, "environment_facts": record["environment_facts"][CARTPOLE]}
     (tmp_path / "study.json").write_text(json.dumps(old))
     study = Study(tmp_path)
@@ -622,7 +623,7 @@ def test_an_engine_of_ones_own_is_passed_in(compared, tmp_path):
     engine, values = Backwards(), {name: value for name, value in SMALL.items() if name != "loop.steps"}
     options = {"settings": values, "out": tmp_path / "study", "quiet": True}
     study = sb.compare(CARTPOLE, OPERATORS, [0, 3], 400, engine=engine, **options)
-    assert study.record["engine"] == "mine:Backwards" and study.record["workers"] == 1
+    assert study.record["engine"] == "mine:Backwards" and study.record["launches"][0]["workers"] == 1
     assert engine.trained == sorted(engine.trained, reverse=True) and len(engine.trained) == 2
     pd.testing.assert_frame_equal(rows(study), rows(compared), check_exact=True)
 

@@ -194,7 +194,7 @@ def test_an_old_comparison_grows_and_a_changed_scale_is_another_study(tmp_path, 
 
     def study(folder, **facts):
         asked = (comparison.environments, comparison.arms, [0], config, comparison.facts, [])
-        return forget_scale(Study.create(tmp_path / folder, *asked, workers=1), **facts)
+        return forget_scale(Study.create(tmp_path / folder, *asked), **facts)
 
     old = study("old")
     assert comparison.work(old.path, Resources(1, 1)).sizes == [("gym/Bits-v0", 1)]

@@ -104,11 +104,12 @@ def _begin(
 
 
 def resume(command: Resume) -> int:
-    """Goes on with a study, by what it was begun with unless another engine is named."""
+    """Goes on with a study, by the engine that it was begun with unless another is named."""
     from softbellman.study.store import Study
 
     study = Study(command.study)
-    engine = command.engine or study.record.get("engine", LOCAL if "workers" in study.record else HERE)
+    older = LOCAL if "workers" in study.record else HERE
+    engine = command.engine or study.record.get("engine", older)
     _set_up(engine, command.threads, study)
     from softbellman.running.comparison import prepare, resources_for
 
@@ -136,7 +137,7 @@ def _train(
 ) -> int:
     from softbellman.running.compare import train_comparison
     from softbellman.running.launch import outcome
-    from softbellman.study.groups import OVER
+    from softbellman.study.groups import ENDED
     from softbellman.study.runs import read_status
     from softbellman.study.store import study_in
 
@@ -149,7 +150,7 @@ def _train(
         study = study_in(out)
         if study is None:
             raise
-        left = any(read_status(run) not in (*OVER, "failed") for run in study.runs)
+        left = any(read_status(run) not in ENDED for run in study.runs)
         after = "to go on: softbellman resume" if left else "all runs have ended: softbellman report"
         return complain(f"stopped; {after} {shlex.quote(str(out))}", EXIT_CODE)
     show(study, quiet)

@@ -9,7 +9,7 @@ from softbellman.analysis.findings import find_all
 from softbellman.analysis.records import Records
 from softbellman.report import write
 from softbellman.report.page import Live
-from softbellman.study.groups import OVER
+from softbellman.study.groups import ENDED
 from softbellman.study.locks import Silence, is_held
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
@@ -63,4 +63,4 @@ def _live(study: Study) -> Live:
 
 
 def _ended(study: Study) -> str:
-    return f"{sum(read_status(run) in (*OVER, 'failed') for run in study.runs)} of {len(study.runs)} runs have ended"
+    return f"{sum(read_status(run) in ENDED for run in study.runs)} of {len(study.runs)} runs have ended"

@@ -232,7 +232,7 @@ def _callback(on_phase: Any, engine: Engine) -> Any:
 def _recorded(comparison: Comparison, resources: Resources) -> dict[str, Any]:
     """Says what `study.json` records of what a study is trained with, so that it goes on likewise."""
     log = {} if comparison.log is None else {"log": list(comparison.log)}
-    return {"workers": resources.workers, "engine": resources.trainer.spec} | log
+    return {"engine": resources.trainer.spec} | log
 
 
 def _grow(study: Study, comparison: Comparison, command: Sequence[str], resources: Resources) -> None:

@@ -291,11 +291,11 @@ def resources_for(
     engine: str | Engine = LOCAL,
     deterministic: bool = False,
 ) -> Resources:
-    """Decides what a comparison is trained with: as asked for, else as it was begun with, else from the cores.
+    """Decides what a comparison is trained with: what is asked for, else from the cores.
 
-    A GPU trains one group at a time unless another number is asked for. On other machines each group has one
-    thread, and as many train at once as there is place for, unless asked otherwise. In this process threads and flags
-    are those that JAX has loaded with.
+    Threads and flags, which results depend on, are otherwise those that it was begun with. A GPU trains one group at
+    a time unless another number is asked for. On other machines each group has one thread, and as many train at once as
+    there is place for, unless asked otherwise. In this process threads and flags are those that JAX has loaded with.
 
     Args:
         cells: how many runs there are.

@@ -16,6 +16,7 @@ from softbellman.study.runs import RunPath, group_name, read_status
 from softbellman.study.store import Study
 
 OVER = ("finished", "diverged")
+ENDED = (*OVER, "failed")  # what failed is tried again only if that is asked for
 
 
 class Group(NamedTuple):
