@@ -206,7 +206,6 @@ class _Training:
             writer.flush()  # what is not on disk by now is not finished
         for index, writer in enumerate(self.writers):
             if index not in loop.diverged:
-                self.lease.confirm()
                 writer.status("finished", agent_steps=loop.agent_steps, updates=loop.updates)
                 self.sinks[index].status("finished", agent_steps=loop.agent_steps)
         self.lease.confirm()

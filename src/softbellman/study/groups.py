@@ -55,6 +55,7 @@ class Group(NamedTuple):
 
     def remove(self) -> None:
         """Removes the directory, and the one above if it was the last."""
+        shutil.rmtree(self.path / "checkpoint", ignore_errors=True)  # before what says that there is a group
         shutil.rmtree(self.path, ignore_errors=True)
         with suppress(OSError):
             self.path.parent.rmdir()
