@@ -264,6 +264,20 @@ def test_a_label_that_looks_like_a_number_stays_a_text(tmp_path):
     assert json.loads((folder / "operator.json").read_text())["arm"] == arm
 
 
+def test_it_tells_the_settings_of_its_arm_and_how_far_its_own_run_has_come(tmp_path):
+    arm = "a=max, learner.learning_rate=0.0001, learner.reward_scale=0.1, returns=3, exploration=policy(softmax(5))"
+    study = synthetic(tmp_path / "study", operators=["max", arm], seeds=[0], ends={("a", 0): "stopped"})
+    text = (carded(study, study.runs[1], tmp_path / "card") / "README.md").read_text()
+    told = dict(re.findall(r"^\| (.+?) \| (.+) \|$", text, re.MULTILINE))
+    assert "with learning rate 0.0001," in told["learner"]
+    assert told["parts of the learner"] == "returns=3, exploration=policy(softmax(5))"
+    assert told["exploration"].startswith("policy(softmax(5)), but for epsilon 1 to 0.1 over ")
+    assert told["rewards"] == "enter learning times 0.1, then clipped to ±1; scores are raw"
+    assert "; done so far: 300,000 agent steps, " in told["budget of a run"] and "software" in told
+    plain = (carded(study, study.runs[0], tmp_path / "plain") / "README.md").read_text()
+    assert "done so far" not in plain and "parts of the learner" not in plain and "| exploration | epsilon 1 " in plain
+
+
 def test_code_that_the_folder_lacks_is_named(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "from softbellman.operators import softmax\n\ndef hot():\n    return softmax(3.0)\n"

@@ -5,9 +5,10 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from softbellman.analysis.records import Records
-from softbellman.config import effective, fields, in_words
+from softbellman.analysis.records import Record, Records
+from softbellman.config import Config, effective, fields, in_words
 from softbellman.config.arms import joined, noun_of
+from softbellman.learning.settings import RecipeSettings
 from softbellman.report.wording import count
 from softbellman.study.store import Study
 
@@ -15,14 +16,27 @@ from softbellman.study.store import Study
 def facts(records: Records) -> Iterator[tuple[str, str]]:
     """Says what was run and on what: labels, each with a text."""
     study = records.study
-    learner, loop, made = study.config.learner, study.config.loop, provenances(study)
     yield "environments" if len(study.environments) > 1 else "environment", ", ".join(study.environments)
     yield f"{noun_of(study.arms.values())}s", joined(study.arms.values())
     yield "seeds", ", ".join(map(str, study.seeds))
-    ends = [{name: column[-1] for name, column in record.table.items()} for record in records.runs if record.rows]
-    last = max(ends, key=_steps)
-    done = f"{_steps(last):,.0f} agent steps, {last['env_frames']:,.0f} frames, {last['updates']:,.0f} updates"
-    yield "budget of a run", done if _steps(last) == loop.steps else f"{loop.steps:,} agent steps; done so far: {done}"
+    furthest = max((record for record in records.runs if record.rows), key=lambda each: each.column("agent_steps")[-1])
+    yield from training(study.config, furthest)
+    seconds = furthest.column("seconds")[-1]
+    yield "time", f"{seconds / 60:,.1f} minutes until the last test of a run, with all that it waited for"
+    yield "software", software(study)
+    yield "hardware", _all(_hardware(each) for each in provenances(study))
+    if resumptions := study.record.get("resumptions"):
+        notes = list(dict.fromkeys(note for each in resumptions for note in each["notes"]))
+        how = "; ".join(notes) or "each time exactly as if there had been no stop"
+        yield "stopped and resumed", f"{count(len(resumptions), 'time')}: {how}"
+
+
+def training(config: Config, record: Record) -> Iterator[tuple[str, str]]:
+    """Says how a run is trained, by its configuration, and how far it has come, by its record."""
+    learner, loop = config.learner, config.loop
+    steps, frames, updates = (record.column(name)[-1] for name in ("agent_steps", "env_frames", "updates"))
+    done = f"{steps:,.0f} agent steps, {frames:,.0f} frames, {updates:,.0f} updates"
+    yield "budget of a run", done if steps == loop.steps else f"{loop.steps:,} agent steps; done so far: {done}"
     games = "" if loop.test_episodes is None else f"{count(loop.test_episodes, 'game')}, in at most "
     tests = f"{games}{loop.test_steps:,} agent steps with epsilon {loop.test_epsilon:g}"
     yield "tests", f"{loop.tested}: {tests}"
@@ -35,18 +49,21 @@ def facts(records: Records) -> Iterator[tuple[str, str]]:
         f"replay of {learner.replay_capacity:,}",
     ]
     yield "learner", ", ".join(learning)
+    plain = dict(fields(RecipeSettings()))
+    parts = [f"{name}={value}" for name, value in fields(config.recipe) if value != plain[name]]
+    if parts:
+        yield "parts of the learner", ", ".join(parts)
+    policy = "" if config.recipe.exploration == plain["exploration"] else f"{config.recipe.exploration}, but for "
     epsilon = f"epsilon {learner.epsilon_start:g} to {learner.epsilon_end:g} over {learner.epsilon_decay_steps:,} steps"
-    yield "exploration", f"{epsilon}, after {learner.replay_start_steps:,} random ones"
+    yield "exploration", f"{policy}{epsilon}, after {learner.replay_start_steps:,} random ones"
     yield "rewards", f"enter learning {learner.rewards}; scores are raw"
-    yield "time", f"{last['seconds'] / 60:,.1f} minutes until the last test of a run, with all that it waited for"
-    software = [{"Python": each["python"], **each["versions"]} for each in made]
-    names = dict.fromkeys(name for each in software for name in each)
-    yield "software", ", ".join(f"{name} {_all((each.get(name) for each in software), ' and ')}" for name in names)
-    yield "hardware", _all(_hardware(each) for each in made)
-    if resumptions := study.record.get("resumptions"):
-        notes = list(dict.fromkeys(note for each in resumptions for note in each["notes"]))
-        how = "; ".join(notes) or "each time exactly as if there had been no stop"
-        yield "stopped and resumed", f"{count(len(resumptions), 'time')}: {how}"
+
+
+def software(study: Study) -> str:
+    """Lists the versions that trained a study."""
+    made = [{"Python": each["python"], **each["versions"]} for each in provenances(study)]
+    names = dict.fromkeys(name for each in made for name in each)
+    return ", ".join(f"{name} {_all((each.get(name) for each in made), ' and ')}" for name in names)
 
 
 def settings(study: Study) -> list[tuple[str, str]]:
@@ -108,10 +125,6 @@ def _hardware(made: dict[str, Any]) -> str:
 def _all(texts: Iterable[str | None], between: str = "; ") -> str:
     """Writes what several provenances say, each once; what one does not say is left out."""
     return between.join(text for text in dict.fromkeys(texts) if text is not None)
-
-
-def _steps(row: dict[str, Any]) -> float:
-    return row["agent_steps"]
 
 
 def _period(n: int, noun: str) -> str:

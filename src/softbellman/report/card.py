@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 _OF_A_RUN = ("best.safetensors", "final.safetensors", "metrics.csv")
 _STANDING = ("version", "revision", "agent_steps", "updates")
-_TOLD = ("budget of a run", "tests", "learner", "exploration", "rewards", "software")
 _OWN = re.compile(r"\b[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")  # `package.module:name`
 # The folders of a place: in quotes, or before a file's line, they may have spaces.
 _FOLDERS = re.compile(
@@ -77,6 +76,7 @@ def write_card(study: Study, run: RunPath, out: Path, *, network: SavedNetwork =
         film, played = _film(study, run, made, network)
         policy, unloaded = _policy(made, network)
         records = Records.read(study)
+        (record,) = (each for each in records.runs if each.run == run)
         found = find(records, run.environment)
         rows = list(of_operators([found]))
         write_table(made / "results.csv", rows)
@@ -107,7 +107,7 @@ def write_card(study: Study, run: RunPath, out: Path, *, network: SavedNetwork =
                 unloaded=unloaded,
                 extra=family_of(run.environment).extra,
                 needs=sorted(set(_OWN.findall(f"{run.arm} {run.environment} {study.config_of(run).network.kind}"))),
-                facts=[(name, value) for name, value in account.facts(records) if name in _TOLD],
+                facts=[*account.training(study.config_of(run), record), ("software", account.software(study))],
                 options=in_words(options) if (options := study.config.env.options) else "",
                 made_with=account.made_with(study),
                 quoted=json.dumps,
