@@ -12,9 +12,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from softbellman.analysis.records import Records
 from softbellman.cli import training
+from softbellman.cli.results import print_scores
 from softbellman.running.engines import DETERMINISTIC
 
+from ..studies import synthetic
 from .conftest import TINY, TRAIN, run_alone
 
 
@@ -24,8 +27,8 @@ def test_training_ends_with_a_table_a_picture_and_the_way_to_a_film(trained):
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 80
     plain = " ".join(out.split())
-    assert re.search(r"operator +seed +games +final score +best score +overestimation", out)
-    assert re.search(r"softmax\(5\) +3 +\d+ +\d+\.\d\d +\d+\.\d\d +[+-]\d", out)
+    assert re.search(r"operator +seed +state +games +final score +best score +overestimation", out)
+    assert re.search(r"softmax\(5\) +3 +finished +\d+ +\d+\.\d\d +\d+\.\d\d +[+-]\d", out)
     assert "softmax(5), seed 3: test phase 2, mean score" in out
     assert "learning curves study/curves.png" in plain
     assert "film a game softbellman watch study" in plain
@@ -34,6 +37,16 @@ def test_training_ends_with_a_table_a_picture_and_the_way_to_a_film(trained):
     assert list(frame["agent_steps"]) == [150, 300]
     record = json.loads((study / "study.json").read_text())
     assert record["command"][:3] == ["train", "gym/CartPole-v1", "--operator"]
+
+
+def test_a_final_score_is_the_mean_of_the_last_phases_and_a_diverged_run_has_none(tmp_path, capsys):
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0, 1], ends={("max", 1): "diverged"})
+    print_scores(Records.read(study))
+    out = capsys.readouterr().out
+    final = Records.read(study).runs[0].column("test_return")[-3:].mean()
+    assert re.search(rf"max +0 +finished +1,200 +{final:.2f} +\d", out)
+    assert re.search(r"max +1 +diverged +600 +- +- +- *\n", out) and "nan" not in out
+    assert "final score      mean of the last 3 of 12 test phases\n" in out
 
 
 def test_a_study_that_is_there_is_not_touched(trained, softbellman):

@@ -15,7 +15,7 @@ from softbellman.study.place import require_directory, require_file, require_new
 
 if TYPE_CHECKING:
     from softbellman.analysis.findings import Found
-    from softbellman.analysis.records import Record
+    from softbellman.analysis.records import Records
     from softbellman.study.store import Study
 
 
@@ -97,28 +97,36 @@ def _between(row: Mapping[str, Any], name: str) -> str:
 
 
 def _rounded(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    return "-" if value is None or np.isnan(value) else f"{value:.2f}"
 
 
-def print_scores(records: "Sequence[Record]") -> None:
-    """Prints the final and the best score of each run."""
-    from softbellman.analysis.scores import best_score
+def print_scores(records: "Records") -> None:
+    """Prints how each run with a test phase stands, and its final and its best score; of one that diverged, none."""
+    from softbellman.analysis.scores import collect
 
+    final, best, over = (
+        collect(records, summary, column, partial=True)
+        for summary, column in (("final", "test_return"), ("best", "test_return"), ("final", "overestimation"))
+    )
     rows = []
-    for record in records:
-        run, metrics = record.run, record.table
-        overestimation = metrics["overestimation"][-1]
+    for record in records.runs:
+        if not record.rows:
+            continue
+        run, place = record.run, final.place(record.run)
+        overestimation = over.values[place]
         rows.append(
             (
                 run.operator,
                 str(run.seed),
-                f"{metrics['episodes'][-1]:,.0f}",
-                f"{metrics['test_return'][-1]:.2f}",
-                f"{best_score(metrics['test_return'], metrics['updates']):.2f}",
+                str(final.states[place]),
+                f"{record.column('episodes')[-1]:,.0f}",
+                _rounded(final.values[place]),
+                _rounded(best.values[place]),
                 "-" if np.isnan(overestimation) else f"{overestimation:+.2f}",
             )
         )
-    print_table(("operator", "seed", "games", "final score", "best score", "overestimation"), rows)
+    print_table(("operator", "seed", "state", "games", "final score", "best score", "overestimation"), rows)
+    print_lines([("final score", final.label.removeprefix("test score, "))])
 
 
 def evaluate(command: Evaluate) -> int:

@@ -188,7 +188,7 @@ def _show_runs(study: "Study", quiet: bool) -> None:
         return
     picture = written("the learning curves", lambda: draw_curves([records], study.path / "curves.png"))
     if not quiet:
-        print_scores(tested)
+        print_scores(records)
         film = f"softbellman watch {shlex.quote(str(study.path if len(study.runs) == 1 else tested[0].run.path))}"
         print_lines([("learning curves", str(picture))] if picture else [])
         print_lines([("metrics", str(tested[0].run.path / "metrics.csv")), ("film a game", film)])
