@@ -42,6 +42,13 @@ def test_each_view_has_its_command_its_time_and_its_table(written):
     assert "hardware: " in text and "100 of 300 runs are missing" in text
 
 
+def test_runs_that_diverged_are_told_of(tmp_path):
+    study = paper_study(tmp_path / "study", LAPTOP, states={("seaquest", "max", 11): "diverged"})
+    found = contents(results_of(LAPTOP, study), Records.read(study))
+    text = document.render(found, tmp_path / "paper.md", tmp_path / "study" / "paper")
+    assert text.count("**Diverged:** 1 run diverged: ") == sum("max" in v.operators(LAPTOP) for v in VIEWS.values())
+
+
 def test_links_to_pictures_lead_to_them(written):
     path, text = written
     links = re.findall(r"\]\((.*?\.png)\)", text)

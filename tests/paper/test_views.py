@@ -13,7 +13,7 @@ from softbellman.paper.grid import SCALES
 from softbellman.paper.results import read
 from softbellman.paper.views import VIEWS, find
 
-from ..studies import paper_study, results_of
+from ..studies import RANDOM, paper_study, results_of
 
 SMOKE, LAPTOP, FULL = SCALES.values()
 TRAINED = [name for name, view in VIEWS.items() if not view.measure]
@@ -64,6 +64,23 @@ def test_table_1_has_both_deviations_and_the_best_phase(results):
     assert row["mean sd"] == row["best sd"] == pytest.approx(np.std(seeds, ddof=1))
     assert row["sd all"] == pytest.approx(np.std(seeds[:, None] + phases, ddof=1))
     assert (row["paper"], row["paper sd"]) == TABLE_1["breakout"][5] and math.isnan(rows[3]["paper"])
+
+
+def test_a_run_that_diverged_is_told_of_and_is_within_its_rows_deviations(tmp_path):
+    """Curves leave it out, tables have it at the random policy's score: in means and in both deviations."""
+    states = {("breakout", "max", 11): "diverged"}
+    lost = results_of(LAPTOP, paper_study(tmp_path / "study", LAPTOP, measured, operators=["max"], states=states))
+    drawn, tabulated = (
+        next(row for row in VIEWS[name].analyse(lost) if row["method"] == "DQN") for name in ("figure-1", "table-2")
+    )
+    assert (drawn["runs"], tabulated["runs"]) == (4, 5) and drawn["mean"] != tabulated["mean"]
+    known = (np.array([-2.0, 0.0, 1.0, 2.0])[:, None] + [9.0, 10.0, 11.0]).ravel()
+    assert drawn["sd all"] == pytest.approx(np.std(known, ddof=1))
+    assert tabulated["sd all"] == pytest.approx(np.std([*known, *[RANDOM] * 3], ddof=1))
+    for name in ("figure-1", "table-2"):
+        view = VIEWS[name]
+        assert view.heading(lost).endswith("; 1 run diverged") and view.diverged(lost).startswith("1 run diverged: ")
+    assert VIEWS["figure-4"].diverged(lost) == "" and VIEWS["figure-2"].diverged(lost) == ""
 
 
 def test_table_2_has_the_choice_of_the_paper_and_the_fair_one(results):

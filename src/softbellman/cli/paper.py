@@ -70,7 +70,7 @@ def check(command: PaperCheck) -> int:
         verdicts = [verdict for verdict in view.check(view.data(results)) if verdict.name not in shown]
         shown |= {verdict.name for verdict in verdicts}  # a claim may belong to two views
         print_lines([(view.name, view.title)])
-        _print_missing(view, results)
+        _print_lacking(view, results)
         _print_verdicts(verdicts)
     return 0
 
@@ -169,13 +169,15 @@ def _print_view(view: "View", results: "Results", data: Any) -> None:
         for quantity in dict.fromkeys(row.get("quantity", "") for row in rows):
             _print_rows([row for row in rows if (row.get("game", ""), row.get("quantity", "")) == (game, quantity)])
     print_lines([("meaning", view.notes)])
-    _print_missing(view, results)
+    _print_lacking(view, results)
     _print_verdicts(view.check(data))
 
 
-def _print_missing(view: "View", results: "Results") -> None:
+def _print_lacking(view: "View", results: "Results") -> None:
     if not view.measure and (missing := view.missing(results)).runs:
         print_lines([("so far", str(missing))])
+    if diverged := view.diverged(results):
+        print_lines([("diverged", diverged)])
 
 
 def _print_rows(rows: Sequence[dict[str, Any]]) -> None:

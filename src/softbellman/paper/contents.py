@@ -97,6 +97,7 @@ def _section(view: View, results: Results) -> dict[str, Any]:
         "notes": view.notes,
         "command": f"softbellman paper run {view.name} --scale {results.scale.name}",
         "missing": str(missing) if missing and missing.runs else "",
+        "diverged": view.diverged(results),
         "counted": f"{missing.asked - missing.runs} of {missing.asked} runs" if missing else "",
         "took": "seconds" if view.measure else "nothing yet" if hours is None else f"{duration(hours)} of one worker",
         "verdicts": [_verdict(verdict) for verdict in view.check(data)],

@@ -124,6 +124,10 @@ class Results(NamedTuple):
         text = "; ".join(f"{n} of {each} of {_shortly(named)}" for n, named in sorted(alike.items()) if n)
         return Missing(len(lacking), len(cells), text, self._hours(lacking))
 
+    def diverged(self, specs: Collection[str]) -> int:
+        """Count the runs of some arms that diverged."""
+        return int((self.states[:, [spec in specs for spec in self.scale.arms]] == "diverged").sum())
+
     def hours(self, specs: Collection[str]) -> float | None:
         """Compute the hours of one worker that the runs of some arms took; None if none has ended."""
         cells = [

@@ -12,7 +12,7 @@ from softbellman.paper.grid import Scale
 from softbellman.paper.results import Missing, Results
 from softbellman.paper.verdicts import Verdict
 from softbellman.report.pictures import save_picture
-from softbellman.report.wording import decimals, number
+from softbellman.report.wording import count, decimals, number
 from softbellman.study.files import write_atomically
 
 
@@ -49,13 +49,24 @@ class View(NamedTuple):
         """Say which of its runs are missing."""
         return results.missing(self.operators(results.scale))
 
+    def diverged(self, results: Results) -> str:
+        """Say how many of its runs diverged, and where they count; nothing if none did."""
+        counted = results.diverged(self.operators(results.scale))
+        return (
+            f"{count(counted, 'run')} diverged: curves, and the tables below them, leave out what diverged; tables of "
+            "scores have it at the random policy's score"
+            if counted
+            else ""
+        )
+
     def heading(self, results: Results) -> str:
-        """Title its picture, marked if runs are missing."""
+        """Title its picture, marked if runs are missing or diverged."""
         if self.measure:
             return self.title
-        missing = self.missing(results)
+        missing, diverged = self.missing(results), results.diverged(self.operators(results.scale))
         so_far = f"; so far: {missing.asked - missing.runs} of {missing.asked} runs" if missing.runs else ""
-        return f"{self.title}\nscale {results.scale.name}{so_far}"
+        lost = f"; {count(diverged, 'run')} diverged" if diverged else ""
+        return f"{self.title}\nscale {results.scale.name}{so_far}{lost}"
 
     def plot(self, results: Results, data: Any) -> Any:
         """Draw it as a figure of Matplotlib's, or return None if nothing is drawn."""
