@@ -99,6 +99,16 @@ def test_runs_that_share_a_clock_share_its_time(tmp_path):
     assert missing.runs == 1 and missing.hours == pytest.approx((600 + 900) / 9 / 3600, rel=1e-3)
 
 
+def test_groups_of_one_family_that_took_about_as_long_are_two(tmp_path):
+    """Groups of equal size have clocks that lie close: 1.5% apart at laptop, or a second."""
+
+    def clock(game, spec, seed, done):
+        return {"seconds": (770.0 if seed < 12 else 782.0 if seed < 14 else 783.2) * done + 0.3 * (seed - 10)}
+
+    study = paper_study(tmp_path / "study", LAPTOP, clock, operators=["max"])
+    assert results_of(LAPTOP, study).hours(["max"]) == pytest.approx(3 * (770 + 782 + 783.2) / 3600, rel=1e-2)
+
+
 def test_means_and_deviations_leave_out_what_is_unknown():
     values = np.array([[1.0, np.nan, 3.0], [np.nan, np.nan, np.nan]])
     assert known_mean(values)[0] == 2.0 and np.isnan(known_mean(values)[1])

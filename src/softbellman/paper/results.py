@@ -231,7 +231,8 @@ def _random(records: Records | None, environment: str) -> float:
 def _seconds_each(seconds: np.ndarray, specs: Sequence[str]) -> float | None:
     """Compute the seconds of one worker that a run takes, from the clocks `[operator, seed]` of runs at their end.
 
-    Runs that train together share a clock, which is their group's: clocks of one family within 2% are taken for one.
+    Runs that train together share a clock, which is their group's, and are tested one after the other: clocks of one
+    family that follow each other within a second, or 0.05% of a long run, are taken for one.
     """
     families: dict[str, list[float]] = {}
     for spec, clocks in zip(specs, seconds, strict=True):
@@ -240,7 +241,7 @@ def _seconds_each(seconds: np.ndarray, specs: Sequence[str]) -> float | None:
     for clocks in families.values():
         last = -np.inf
         for clock in sorted(clocks):
-            if clock > last * 1.02:
+            if clock > last + max(1.0, last / 2_000):
                 groups.append(clock)
             last = clock
     return float(np.sum(groups)) / runs if runs else None
