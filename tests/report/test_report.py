@@ -104,6 +104,22 @@ def test_a_study_of_several_versions_names_them_all(tmp_path, no_pictures):
     assert ", more 3 " in words and f", {count(first['cores'], 'core')}, " in words and ", 64 cores, " in words
 
 
+def test_a_final_score_of_games_that_did_not_end_is_called_so(tmp_path, no_pictures):
+    study = synthetic(tmp_path / "study", operators=["max", "mean", "softmax(5)"], seeds=[0, 1])
+    for operator, seed, phase in (("max", 0, 12), ("softmax(5)", 0, 3), ("softmax(5)", 1, 10), ("softmax(5)", 0, 10)):
+        (run,) = (run for run in study.runs if (run.operator, run.seed) == (operator, seed))
+        rows = read(run.path / "metrics.csv")
+        rows[phase - 1]["test_unfinished"] = "1"
+        lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
+        (run.path / "metrics.csv").write_text("\n".join(lines) + "\n")
+    (told,) = (each for each in conclude(found_in(study)) if "unfinished" in each)
+    assert told == (
+        "In final scores of max (1 of 2 runs) and softmax(5) (2 of 2 runs) are test phases in which no game ended: "
+        "each is the score of the unfinished one."
+    )
+    assert "in a test phase; where none did, that of the unfinished one." in text_of(report_of(study, films=False))
+
+
 def test_a_difference_is_that_of_common_seeds(tmp_path):
     rows = found_in(synthetic(tmp_path / "study")).rows
     assert rows[0].difference is None and rows[0].improvement is None

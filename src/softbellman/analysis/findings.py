@@ -39,6 +39,7 @@ class Row(NamedTuple):
         improvement_interval: its bootstrap interval.
         simultaneous: the same over all runs, its interval Dunnett's, where there are several comparisons; else None.
         permutation: p-value of a permutation test of `difference`.
+        unfinished: runs that count in whose `final` a test phase is in which no game ended: the unfinished one's score.
     """
 
     environment: str
@@ -54,6 +55,7 @@ class Row(NamedTuple):
     improvement_interval: Interval | None
     simultaneous: Difference | None = None
     permutation: float | None = None
+    unfinished: int = 0
 
     @property
     def told(self) -> Difference | None:
@@ -145,6 +147,7 @@ def find(records: Records, environment: str) -> Found:
     by_summary = {
         name: collect(records, name, partial=partial, abreast=partial) for name in ("final", "best", "last_phase")
     }
+    flagged = collect(records, "final", "test_unfinished", partial=partial, abreast=partial)
     scores, game = by_summary["final"], by_summary["final"].games.index(environment)
     baseline, rows = scores.operators[0], []
     corrected: list[Difference | None] = [None] * len(scores.operators)
@@ -169,6 +172,7 @@ def find(records: Records, environment: str) -> Found:
                 improvement_interval(own, first) if another else None,
                 simultaneous,
                 permutation_test(own, first) if another else None,
+                int((flagged.of(operator, environment) > 0).sum()),
             )
         )
     over = collect(records, "final", "overestimation", partial=partial, abreast=partial)

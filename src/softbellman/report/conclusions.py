@@ -47,7 +47,7 @@ _VALUES = _Words(
 
 
 def conclude(found: Found) -> list[str]:
-    """Says what can be concluded of an environment: runs that are missing, scores, chance, values."""
+    """Says what can be concluded of an environment: missing runs, unfinished games, scores, chance, values."""
     rows, baseline = found.rows, found.rows[0].operator
     digits = decimals([row.final.mean for row in rows])
     sentences = [
@@ -56,6 +56,11 @@ def conclude(found: Found) -> list[str]:
         for row in rows
         if row.counted < row.asked
     ]
+    if cut := [f"{row.operator} ({row.unfinished} of {count(row.counted, 'run')})" for row in rows if row.unfinished]:
+        sentences.append(
+            f"In final scores of {listed(cut)} are test phases in which no game ended: each is the score of the "
+            "unfinished one."
+        )
     sentences += _chance(found, digits)
     if len(rows) == 1:
         return [*sentences, _alone(found, digits), *_values(found)]
