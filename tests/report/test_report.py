@@ -334,7 +334,10 @@ def test_l43_no_curve_goes_beyond_the_shortest_run_under_way(tmp_path, no_pictur
     page = report_of(study, films=False)
     steps = {int(row["agent_steps"]) for row in read(page.parent / "tables" / "curves.csv")}
     assert steps == {EPOCH * phase for phase in range(1, 7)}
-    assert "no run has finished yet, and what follows is of 4 of 4, up to where all of a game's are" in text_of(page)
+    assert (
+        "no run has finished yet, and what follows is of 4 of 4; scores are compared up to where all of a game's are, "
+        "and the curves of each operator go on as far as its own runs."
+    ) in text_of(page)
     assert float(read(page.parent / "tables" / "operators.csv")[0]["final"]) < 100  # compared at the same steps
 
 

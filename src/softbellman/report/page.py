@@ -144,7 +144,10 @@ def _lead(records: Records, sections: Sequence[Section]) -> str:
     counted, asked = sum(row.counted for row in rows), sum(row.asked for row in rows)
     runs = f"all {asked} runs count" if counted == asked else f"{counted} of {asked} runs count"
     if under_way(records):
-        runs = f"no run has finished yet, and what follows is of {counted} of {asked}, up to where all of a game's are"
+        runs = (
+            f"no run has finished yet, and what follows is of {counted} of {asked}; scores are compared up to where "
+            f"all of a game's are, and the curves of each {noun_of(study.arms.values())} go on as far as its own runs"
+        )
     return f"{count(len(study.seeds), 'seed')} each, {study.config.loop.steps:,} agent steps a run; {runs}."
 
 
