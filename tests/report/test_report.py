@@ -362,7 +362,13 @@ def test_a_parameter_that_was_chosen_is_reported_three_ways(tmp_path, no_picture
         ("chosen on the other seeds", "softmax(10)"),
         ("fixed beforehand", "softmax(5)"),
     ]
-    assert "Parameters chosen" in text_of(page)
+    assert "on the other seeds; where the one fixed beforehand was run, with that too." in text_of(page)
+
+
+def test_no_parameter_is_told_of_that_was_not_run(tmp_path, no_pictures):
+    page = report_of(synthetic(tmp_path / "study", operators=["max", "softmax(1)", "softmax(10)"]), films=False)
+    words = text_of(page)
+    assert "chosen, for each seed, on the other seeds. " in words and "beforehand" not in words
 
 
 def test_what_was_never_measured_is_said_and_not_drawn(tmp_path):

@@ -21,6 +21,8 @@ from softbellman.analysis.statistics import (
 from softbellman.config.arms import noun_of
 from softbellman.study.store import Study
 
+FIXED_BEFOREHAND = "fixed beforehand"
+
 
 class Row(NamedTuple):
     """One operator in one environment: a row of the table that ends a comparison.
@@ -89,7 +91,7 @@ class Found(NamedTuple):
         rows: one for each operator, in the study's order.
         scores: `[operator, seed]`, the final score of each run.
         label: what those are, and of how many test phases.
-        choices: families of two or more parameters, each three ways.
+        choices: families of two or more parameters, each two ways, or three where the one fixed beforehand was run.
         overestimation: for each operator its mean, and the difference to the first, corrected as `Row.told`; None too
             where an arm's values are in other units.
         random: what the random policy scored, over its games; None if it was not played.
@@ -201,7 +203,7 @@ def _units(study: Study, operator: str) -> tuple[Any, ...]:
 
 
 def choices(scores: Scores, environment: str, family_of: Mapping[str, str]) -> list[Choice]:
-    """Compares each family of operators with the first operator, its parameter chosen in three ways.
+    """Compares each family of operators with the first operator, its parameter chosen in two or three ways.
 
     Args:
         scores: the scores of a study.
@@ -213,7 +215,7 @@ def choices(scores: Scores, environment: str, family_of: Mapping[str, str]) -> l
         chosen = choose_parameter(scores, candidates, game=environment)
         ways = [("best on the same runs", chosen.best), ("chosen on the other seeds", chosen.left_out)]
         if chosen.fixed is not None:
-            ways.append(("fixed beforehand", chosen.fixed))
+            ways.append((FIXED_BEFOREHAND, chosen.fixed))
         for way, pick in ways:
             difference = None
             if baseline not in candidates:

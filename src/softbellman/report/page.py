@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softbellman.analysis.findings import Across, Found, under_way
+from softbellman.analysis.findings import FIXED_BEFOREHAND, Across, Found, under_way
 from softbellman.analysis.records import Records
 from softbellman.config.arms import joined, noun_of
 from softbellman.extras import MissingExtra
@@ -162,6 +162,7 @@ def _section(section: Section, operators: dict[str, Operator], folder: Path, lim
         "rows": cells.of_operators(found, operators),
         "caption": f"Raw scores a game, means over runs; below each its 95% interval. Final score: {label}.",
         "choices": cells.of_choices(found),
+        "fixed": any(choice.way == FIXED_BEFOREHAND for choice in found.choices),
         "films": [_film(film, operators[film.operator], folder, limit) for film in section.films],
     }
 
