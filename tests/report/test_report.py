@@ -353,6 +353,18 @@ def test_l44_scores_of_games_are_averaged_only_on_a_common_scale(tmp_path, no_pi
     assert read(other.parent / "tables" / "games.csv")[1]["normalised_iqm"] == ""
 
 
+@pytest.mark.parametrize("score", [-50.0, 0.0])
+def test_a_profile_goes_up_to_where_no_run_scores_more(tmp_path, no_pictures, monkeypatch, score):
+    """Also of runs that score as random actions do, 0 in these games, or less."""
+    drawn = []
+    monkeypatch.setattr(report.pictures, "draw_profile", lambda axis, label, *given, name: drawn.append(given))
+    games, scores = ["atari/enduro", "atari/freeway"], {"test_return": score}
+    report_of(synthetic(tmp_path / "study", games, ["max", "mean"], [0, 1], values=scores), films=False)
+    ((thresholds, shares),) = drawn
+    assert (np.diff(thresholds) > 0).all() and all(share[-1] == 0 for share in shares)
+    assert thresholds[0] <= min(0, score / 29.6)
+
+
 def test_a_parameter_that_was_chosen_is_reported_three_ways(tmp_path, no_pictures):
     operators = ["max", "softmax(1)", "softmax(5)", "softmax(10)"]
     page = report_of(synthetic(tmp_path / "study", operators=operators, seeds=[0, 1, 2]), films=False)

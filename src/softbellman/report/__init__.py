@@ -210,7 +210,8 @@ def _profile(common: Scores, folder: Path) -> Picture | None:
     values = [common.across(operator) for operator in common.operators]
     if any(np.isnan(each).all(axis=1).any() for each in values):
         return None
-    thresholds = np.linspace(min(0.0, np.nanmin(values)), np.nanmax(values) * 1.02, 201)
+    low, high = min(0.0, np.nanmin(values)), np.nanmax(values)
+    thresholds = np.linspace(low, high + (0.02 * (high - low) or 0.02), 201)  # up to where no run scores more
     shares = [performance_profile(each, thresholds) for each in values]
 
     def draw(axis: Any, name: str) -> str:
