@@ -15,6 +15,7 @@ from softbellman.analysis.findings import Found, Row, find
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import summarise
 from softbellman.analysis.statistics import paired_difference, simultaneous_differences
+from softbellman.cli.results import print_findings
 from softbellman.config import replaced
 from softbellman.envs import MissingExtra
 from softbellman.report import account, films
@@ -228,6 +229,13 @@ def test_what_one_comparison_shows_four_together_may_not():
     alone, together = conclude(found_of(max=scores["max"], b=[2.6, 3.6, 4.6, 5.6, 6.5])), conclude(found_of(**scores))
     assert alone == ["b scored 2.58 a game more than max (95% interval 2.52 to 2.64, 5 common seeds)."]
     assert together[0].startswith("No difference in scores to max can be told from 5 seeds for b (+2.58, ")
+
+
+def test_a_small_p_value_is_not_told_as_0(tmp_path, no_pictures, capsys):
+    study = synthetic(tmp_path / "study", operators=["max", "mean"], seeds=range(12))
+    assert found_in(study).rows[1].permutation == 2 / 2**12
+    print_findings([found_in(study)])
+    assert re.search(r"0\.00049 *\n", capsys.readouterr().out) and " 0.00049 " in text_of(report_of(study, films=False))
 
 
 def test_values_are_compared_too(failures):

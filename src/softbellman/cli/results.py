@@ -72,7 +72,7 @@ def print_findings(findings: "Sequence[Found]") -> None:
                 _between(row, "final"),
                 _rounded(row["best"]),
                 _difference(row),
-                _rounded(row["permutation_p"]),
+                "-" if row["permutation_p"] is None else f"{row['permutation_p']:.2g}",
             )
             for row in of_operators([found])
         ]

@@ -63,7 +63,7 @@ def of_operators(found: Found, operators: dict[str, Operator]) -> list[Line]:
             Cell("runs", f"{row.counted} of {row.asked}"),
             _mean("final score", row.final, digits),
             _difference(baseline, row.told, digits),
-            _value("permutation p", row.permutation, None, 3),
+            Cell("permutation p", MISSING if row.permutation is None else f"{row.permutation:.2g}"),
             _better(baseline, row.improvement, row.improvement_interval),
             _value("interquartile mean", row.final.interquartile_mean, row.final.interquartile_interval, digits),
             _mean("best", row.best, digits),
