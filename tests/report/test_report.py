@@ -215,6 +215,24 @@ def test_plain_words_tell_learning_from_chance(scores, sentences):
     assert with_chance == [*sentences, *without]
 
 
+def test_scores_without_a_spread_are_told_as_no_certainty():
+    assert conclude(found_of([20, 21, 22], max=[400, 300], mean=[500, 400])) == [
+        "max and mean can't be told from random actions, which score 21 (19 to 23 at 95%) a game.",
+        "mean scored 100 a game more than max with each of 2 common seeds: there is no spread to tell from.",
+    ]
+    same = "all runs scored the same: there is no spread to tell them from random actions by"
+    mixed = conclude(found_of([20, 21, 22], max=[500, 500], mean=[9, 9], last=[400, 401]))
+    assert mixed[:2] == [
+        "last learned: 400 a game, where random actions score 21 (19 to 23 at 95%).",
+        f"Of max (500 a game) and mean (9 a game) {same}.",
+    ]
+    flat = conclude(found_of([20, 21, 22], max=[500, 500], mean=[400, 400], last=[9, 9]))
+    assert flat[0].endswith(f"{same}, which score 21 (19 to 23 at 95%) a game.") and len(flat) == 3
+    assert flat[2] == "last scored 491 a game less than max with each of 2 seeds: there is no spread to tell from."
+    (alone,) = conclude(found_of(max=[500, 500]))
+    assert "a game (mean of the last 10 of 200 test phases, no spread to tell from, 2 seeds)." in alone
+
+
 def test_many_comparisons_are_said_to_be_many():
     sentences = conclude(found_of(max=[1, 2, 3], b=[2, 3.1, 4], c=[0, 1.1, 2], d=[1, 2.1, 3], e=[1, 4, 1]))
     assert sentences[-1].startswith(

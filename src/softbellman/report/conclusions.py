@@ -1,5 +1,6 @@
 """Conclusions of a comparison in plain words: what the numbers allow to say, and what not."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -72,7 +73,7 @@ def conclude(found: Found) -> list[str]:
         shown = f" Scores a game were {joined(scores)}." if scores else ""
         return [*sentences, f"From {count(common, _seed(others))} no difference can be told: {why}.{shown}"]
     sentences += _compare(others, baseline, _SCORES, digits, _seed(others))
-    known = sum(difference.interval is not None for _, difference in others)
+    known = sum(difference.interval is not None and not _is_flat(difference.interval) for _, difference in others)
     if known > 1:
         sentences.append(
             f"These {known} intervals hold all together at 95% (Dunnett's method, which takes the spread of all "
@@ -90,9 +91,10 @@ def _chance(found: Found, digits: int) -> list[str]:
     chance = f"{number(random.mean or 0.0, digits)} ({ends(random.interval, digits)} at 95%)"
     lowest, highest = random.interval
     known = [(row.operator, row.final.mean or 0.0, row.final.interval) for row in found.rows if row.final.interval]
-    able = {name: mean for name, mean, (low, _) in known if low > highest}
-    worse = [name for name, _, (_, high) in known if high < lowest]
-    rest = [name for name, _, _ in known if name not in able and name not in worse]
+    flat = [name for name, _, interval in known if _is_flat(interval)]
+    able = {name: mean for name, mean, (low, _) in known if low > highest and name not in flat}
+    worse = [name for name, _, (_, high) in known if high < lowest and name not in flat]
+    rest = [name for name, _, _ in known if name not in able and name not in worse and name not in flat]
     sentences = []
     if able:
         all_of_them = "Both" if len(found.rows) == 2 else f"All {len(found.rows)}"
@@ -103,6 +105,11 @@ def _chance(found: Found, digits: int) -> list[str]:
         if names:
             which = "" if sentences else f", which score {chance} a game"
             sentences.append(f"{listed(names)} {told} random actions{which}.")
+    if flat:
+        which = "" if sentences else f", which score {chance} a game"
+        same = listed([f"{name} ({number(mean, digits)} a game)" for name, mean, _ in known if name in flat])
+        told = f"Of {same} all runs scored the same: there is no spread to tell them from random actions by"
+        sentences.append(f"{told}{which}.")
     return sentences
 
 
@@ -148,8 +155,16 @@ def _compare(
 ) -> list[str]:
     """Says which differences to the baseline can be told, with their intervals, and which can't."""
     known = [(name, mean, interval, n) for name, (mean, interval, n) in others if mean is not None and interval]
-    told = [(name, mean, interval, n) for name, mean, interval, n in known if not interval[0] <= 0 <= interval[1]]
-    sentences = []
+    apart = [(name, mean, interval, n) for name, mean, interval, n in known if not interval[0] <= 0 <= interval[1]]
+    told = [each for each in apart if not _is_flat(each[2])]
+    sentences = [
+        words.one.format(
+            name=name, amount=number(abs(mean), digits), more=words.more if mean > 0 else words.less, baseline=baseline
+        )
+        + f" with each of {count(n, seed)}: there is no spread to tell from."
+        for name, mean, interval, n in apart
+        if _is_flat(interval)
+    ]
     for more, sign in ((words.more, 1), (words.less, -1)):
         some = sorted((each for each in told if sign * each[1] > 0), key=lambda each: -sign * each[1])
         if len(told) <= MANY:
@@ -187,7 +202,14 @@ def _seed(others: Sequence[tuple[str, Difference]]) -> str:
 
 
 def _interval(interval: Interval | None, digits: int) -> list[str]:
-    return [] if interval is None else [f"95% interval {ends(interval, digits)}"]
+    if interval is None:
+        return []
+    return ["no spread to tell from" if _is_flat(interval) else f"95% interval {ends(interval, digits)}"]
+
+
+def _is_flat(interval: Interval) -> bool:
+    """Tells an interval without a width, of scores that are all the same: that is no certainty."""
+    return math.isclose(*interval)
 
 
 def _outward(interval: Interval) -> Interval:
