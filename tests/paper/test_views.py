@@ -117,6 +117,14 @@ def test_figures_name_both_readings_of_the_gradient(results):
     assert {row["parameter"] for row in rows} == {"-", "the whole grid", "1, 5, 10"}
 
 
+def test_notes_tell_the_choices_that_a_scale_has():
+    for scale, told in ((LAPTOP, "as drawn, and from what it shares with the paper's."), (FULL, "of its Table A1.")):
+        assert all(told in VIEWS[name].meaning(scale) for name in ("figure-1", "figure-3", "figure-5"))
+        assert all("hosen for each game" not in VIEWS[name].meaning(scale) for name in ("figure-4", "figure-a3"))
+    assert "shares" not in VIEWS["figure-1"].meaning(FULL) and "A1" not in VIEWS["figure-1"].meaning(LAPTOP)
+    assert all(view.meaning(LAPTOP) == view.notes for view in VIEWS.values() if "{" not in view.notes)
+
+
 def test_a_curve_is_the_mean_over_seeds(results):
     figure = VIEWS["figure-1"].plot(results, results)
     assert len(figure.axes) == 9

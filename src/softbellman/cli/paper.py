@@ -168,7 +168,7 @@ def _print_view(view: "View", results: "Results", data: Any) -> None:
     for game in dict.fromkeys(row.get("game", "") for row in rows):
         for quantity in dict.fromkeys(row.get("quantity", "") for row in rows):
             _print_rows([row for row in rows if (row.get("game", ""), row.get("quantity", "")) == (game, quantity)])
-    print_lines([("meaning", view.notes)])
+    print_lines([("meaning", view.meaning(results.scale))])
     _print_lacking(view, results)
     _print_verdicts(view.check(data))
 

@@ -65,6 +65,14 @@ def readings(scale: Scale) -> tuple[str, ...]:
     return (WHOLE, *papers, *((FIXED,) if scale.is_atari else ()))
 
 
+def chosen(scale: Scale) -> str:
+    """Say how parameters are chosen at a scale, in a sentence without its end."""
+    told = {WHOLE: "from the scale's grid, as drawn", PAPERS: ", and from what it shares with the paper's"}
+    told[FIXED] = "; beside these stand the paper's own, of its Table A1"
+    ways = "".join(told[reading] for reading in readings(scale))
+    return f"Parameters are chosen for each game and seed by the final scores of the other seeds: {ways}"
+
+
 def candidates(scale: Scale, name: str, reading: str = WHOLE) -> tuple[str, ...]:
     """List the operators of an arm that a reading chooses from."""
     parameters = [n for n in scale.parameters if reading != PAPERS or n in PAPERS_PARAMETERS]

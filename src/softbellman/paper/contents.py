@@ -94,7 +94,7 @@ def _section(view: View, results: Results) -> dict[str, Any]:
         "name": view.name,
         "title": view.title,
         "expected": view.expected,
-        "notes": view.notes,
+        "notes": view.meaning(results.scale),
         "command": f"softbellman paper run {view.name} --scale {results.scale.name}",
         "missing": str(missing) if missing and missing.runs else "",
         "diverged": view.diverged(results),

@@ -14,10 +14,6 @@ from softbellman.paper.results import Results
 from softbellman.paper.verdicts import Verdict, judge
 
 METHODS = ("DQN", "DDQN", "S-DQN", "S-DDQN")
-_CHOSEN = (
-    "Parameters are chosen for each game and seed by the final scores of the other seeds: from the scale's grid, as "
-    "drawn, and from what it shares with the paper's"
-)
 _DEVIATIONS = "sd is over seeds, sd all over the last phases of all seeds"
 _ENDS = f"mean is of the last phases; {_DEVIATIONS}; largest is the mean of each run's highest phase"
 _SCORES = f"Mean is of the last phases, best of each run's best phase; {_DEVIATIONS}"
@@ -54,7 +50,7 @@ def judge_all(names: Sequence[str], results: Results) -> list[Verdict]:
 def _over_training(
     name: str, title: str, expected: str, drawn: Sequence[Row], claims: Sequence[str], tabulated: Sequence[Row] = ()
 ) -> View:
-    chosen = "" if all(row.arms == BY_TAU for row in drawn) else f" {_CHOSEN}."
+    chosen = "" if all(row.arms == BY_TAU for row in drawn) else " {chosen}."
     return View(
         name,
         title,

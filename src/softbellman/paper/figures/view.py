@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from softbellman.paper.arms import chosen
 from softbellman.paper.figures.panels import Panel, compose
 from softbellman.paper.grid import Scale
 from softbellman.paper.results import Missing, Results
@@ -23,7 +24,7 @@ class View(NamedTuple):
         name: what it goes by.
         title: its title.
         expected: what the paper shows, in sentences; its numbers are in `expected.py`, and stand beside ours.
-        notes: how ours is to be read, and what differs whatever the scale.
+        notes: how ours is to be read, and what differs; `{chosen}` stands for how a scale's parameters are chosen.
         analyse: from data to rows, each with the same headings.
         panels: from data to rows of panels; None: nothing is drawn.
         check: from data to verdicts.
@@ -44,6 +45,10 @@ class View(NamedTuple):
     def data(self, results: Results) -> Any:
         """Return what the other functions take: the results, or what is measured anew."""
         return self.measure() if self.measure else results
+
+    def meaning(self, scale: Scale) -> str:
+        """Say how ours is to be read at a scale."""
+        return self.notes.format(chosen=chosen(scale))
 
     def missing(self, results: Results) -> Missing:
         """Say which of its runs are missing."""
