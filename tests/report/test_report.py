@@ -273,7 +273,7 @@ def test_values_are_compared_too(failures):
 def test_the_tables_hold_what_the_page_shows(failures):
     study, page = failures
     folder = page.parent / "tables"
-    assert sorted(path.name for path in folder.iterdir()) == ["choices.csv", "curves.csv", "operators.csv", "runs.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == ["curves.csv", "operators.csv", "runs.csv"]
     rows, runs, curves = (read(folder / f"{name}.csv") for name in ("operators", "runs", "curves"))
     table = [{name: "" if value is None else str(value) for name, value in row.items()} for row in study.table()]
     assert table == rows
@@ -372,6 +372,12 @@ def test_l44_scores_of_games_are_averaged_only_on_a_common_scale(tmp_path, no_pi
     words = text_of(atari)
     assert "normalised, interquartile mean" in words and "Mnih et al. 2015, Extended Data Table 2" in words
     assert (atari.parent / "figures" / "games-profile.svg").exists()
+    none = synthetic(tmp_path / "none", ["atari/breakout", "atari/seaquest"], ["max", "mean"], [0], phases=2)
+    for run in none.runs[:1]:
+        write_status(run, "diverged")
+    undrawn = report_of(none, films=False)  # no profile without a score of every operator in every game
+    assert not (undrawn.parent / "figures" / "games-profile.svg").exists()
+    assert "0 is the random policy, 1 the human; Mnih et al. 2015, Extended Data Table 2" in text_of(undrawn)
     assert float(read(atari.parent / "tables" / "games.csv")[0]["normalised_iqm"]) > 0
     other = report_of(synthetic(tmp_path / "other", ["minatar/breakout", "minatar/asterix"], seeds=[0, 1]), films=False)
     assert "they are not averaged" in text_of(other)

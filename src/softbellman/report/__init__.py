@@ -1,6 +1,6 @@
 """The report of a comparison: one page that needs no network, with figures as SVG and tables as CSV beside it.
 
-    <study>/report/index.html       the page; figures and films are within it
+    <study>/report/index.html       the page; figures and films of up to 3 MB are within it
     <study>/report/figures/*.svg    each figure with its legend
     <study>/report/tables/*.csv     see `report.tables`
     <study>/report/videos/          the films
@@ -79,12 +79,13 @@ def write(
         for each in found
     ]
     games, common = across(records) if len(study.environments) > 1 else ([], None)
+    scale = "" if common is None else common.scale
     profile = None if common is None else _profile(common, folder / "figures")
     written = write_tables(records, found, curves, games, folder / "tables")
     written += [each.file for section in sections for each in section.pictures if each.file]
     written += [profile.file] if profile and profile.file else []
     written += [file for section in sections for film in section.films for file in film.files]
-    write_atomically(folder / "index.html", page.render(records, folder, sections, games, profile, live))
+    write_atomically(folder / "index.html", page.render(records, folder, sections, games, scale, profile, live))
     _remove_leftovers(folder, written)
     return folder / "index.html"
 
@@ -218,7 +219,7 @@ def _profile(common: Scores, folder: Path) -> Picture | None:
         pictures.draw_profile(axis, "normalised score", thresholds, shares, name=name)
         return ""
 
-    meaning = f"Share of runs that score more, all games alike. {common.scale}."
+    meaning = "Share of runs that score more, all games alike."
     return _picture("games-profile", "Performance profile", meaning, draw, list(enumerate(common.operators)), folder)
 
 

@@ -1,4 +1,4 @@
-"""HTML page of a study: figures, films, style and script within one file."""
+"""HTML page of a study: figures, films that are not too large, style and script within one file."""
 
 import base64
 from collections.abc import Sequence
@@ -69,6 +69,7 @@ def render(
     folder: Path,
     sections: Sequence[Section],
     games: Sequence[Across],
+    scale: str,
     profile: Picture | None,
     live: Live | None = None,
 ) -> str:
@@ -79,6 +80,7 @@ def render(
         folder: where the page will be.
         sections: its environments.
         games: what it found over all of them; empty if there is but one.
+        scale: what makes their scores comparable, with its source; empty if nothing does.
         profile: the picture of that, or None.
         live: has the page reload itself, and says so.
 
@@ -99,7 +101,7 @@ def render(
         spread=any(row.counted > 1 for section in sections for row in section.found.rows),
         sections=[_section(section, operators, folder, limit) for section in sections],
         noun=noun_of(study.arms.values()),
-        games=_games(games, operators, profile, noun_of(study.arms.values())),
+        games=_games(games, operators, scale, profile, noun_of(study.arms.values())),
         facts=list(account.facts(records)),
         runs=cells.of_runs(records, operators),
         settings=account.settings(study),
@@ -185,12 +187,12 @@ def _seeds(found: Found) -> str:
 
 
 def _games(
-    games: Sequence[Across], operators: dict[str, Operator], profile: Picture | None, noun: str
+    games: Sequence[Across], operators: dict[str, Operator], scale: str, profile: Picture | None, noun: str
 ) -> dict[str, Any] | None:
     if not games:
         return None
-    text = "Scores are normalised game by game; the raw ones are below."
-    if not any(row.normalised for row in games):
+    text = f"Scores are normalised game by game: {scale}. The raw ones are below."
+    if not scale:
         text = (
             "Raw scores of different environments have different scales, and these have no common one: they are "
             f"not averaged. How often a run of one {noun} scores more than one of another needs no scale."

@@ -21,7 +21,7 @@ def write_tables(
     games: Sequence[Across],
     folder: Path,
 ) -> list[Path]:
-    """Writes `operators.csv`, `runs.csv`, `curves.csv`, `choices.csv` and, of several environments, `games.csv`.
+    """Writes `operators.csv`, `runs.csv`, `curves.csv`; `choices.csv` of families, `games.csv` of several environments.
 
     Args:
         records: what the runs of the study left.
@@ -38,7 +38,7 @@ def write_tables(
         "operators.csv": of_operators(found),
         "runs.csv": _runs(records),
         "curves.csv": _curves(records, curves),
-        "choices.csv": _choices(found),
+        **({"choices.csv": _choices(found)} if any(each.choices for each in found) else {}),
         **({"games.csv": _games(games)} if games else {}),
     }
     for name, rows in tables.items():

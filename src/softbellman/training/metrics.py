@@ -146,7 +146,8 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "realised_return",
         "discounted return, of rewards as the learner sees them, that the test policy obtained from the states it "
-        "visited, cut where training sees an end; states near the end of the budget are left out",
+        "visited, cut where training sees an end; states near the end of the budget, or near where a time "
+        "limit cut a game, are left out",
         lambda m: m.phase.realised_return,
     ),
     Measure(
