@@ -159,3 +159,9 @@ def test_the_code_of_tutorials_runs(tutorial, tmp_path, monkeypatch):
     for name in set(sys.modules) - modules:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+def test_the_pages_of_the_interface_have_every_module_of_analysis():
+    listed = re.findall(r"automodule:: (\S+)", (ROOT / "docs/api/analysis.md").read_text())
+    files = (ROOT / "src/softbellman/analysis").glob("[!_]*.py")
+    assert sorted(listed) == sorted(f"softbellman.analysis.{file.stem}" for file in files)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from softbellman.analysis.curves import align, collect_curves, interquartile_band, mean_band, steps_to_reach
+from softbellman.analysis.curves import align, collect_curves, mean_band
 from softbellman.analysis.records import Records
-from softbellman.analysis.statistics import bootstrap_interval, interquartile_mean, mean_interval
+from softbellman.analysis.statistics import mean_interval
 from softbellman.config import Arm
 from softbellman.study.runs import RunPath
 
@@ -30,23 +30,8 @@ def test_l43_curves_of_unlike_steps_meet_on_a_common_grid_that_ends_with_the_sho
     assert n.tolist() == [2, 2, 2]
 
 
-def test_l43_past_the_shortest_only_when_stated_and_by_fewer_curves():
-    x, values, n = align([THREE_POINTS, TWO_POINTS], past_shortest=True)
-    assert x.tolist() == [0, 10, 15, 20]
-    assert n.tolist() == [2, 2, 2, 1]
-    np.testing.assert_array_equal(values[:, -1], [4.0, NAN])
-    late = align([curve([5, 20], [1, 1]), TWO_POINTS], past_shortest=True)  # nor is anything made up before a start
-    assert late.n.tolist() == [1, 2, 2, 1]
+def test_l43_nothing_is_made_up_before_a_start_either():
     assert align([curve([5, 20], [1, 1]), TWO_POINTS]).x.tolist() == [5, 15]
-
-
-def test_l43_a_grid_of_ones_own_is_cut_to_where_curves_are():
-    x, values, _ = align([THREE_POINTS, TWO_POINTS], np.array([5, 12, 18, 30]))
-    assert x.tolist() == [5, 12]
-    np.testing.assert_allclose(values, [[0.5, 1.6], [1.0, 2.4]])
-    assert align([THREE_POINTS, TWO_POINTS], np.array([5, 18, 30]), past_shortest=True).n.tolist() == [2, 1]
-    with pytest.raises(ValueError, match="no step is left"):
-        align([THREE_POINTS, TWO_POINTS], np.array([18, 30]))
 
 
 def test_l43_one_run_is_a_line_without_a_band():
@@ -57,8 +42,8 @@ def test_l43_one_run_is_a_line_without_a_band():
 
 
 def test_l43_the_band_is_students_interval_at_each_point_of_two_runs_or_more():
-    band = mean_band(align([THREE_POINTS, TWO_POINTS], past_shortest=True), level=0.9)
-    assert band.mean.tolist() == pytest.approx([0, 1.5, 2.75, 4])
+    band = mean_band(align([curve([0, 10, 15, 20], [0, 1, 2.5, 4]), curve([0, 15, 20], [0, 3, NAN])]), level=0.9)
+    assert band.mean.tolist() == pytest.approx([0, 1.5, 2.75, 4]) and band.n.tolist() == [2, 2, 2, 1]
     ends = [mean_interval(np.array(pair, float), 0.9) for pair in ([0, 0], [1, 2], [2.5, 3])]
     np.testing.assert_allclose(band.low, [*(low for low, _ in ends), NAN])
     np.testing.assert_allclose(band.high, [*(high for _, high in ends), NAN])
@@ -87,26 +72,6 @@ def test_a_missing_value_is_not_bridged():
 def test_what_cannot_be_aligned_is_a_clear_error(curves, message):
     with pytest.raises(ValueError, match=message):
         align(curves)
-
-
-def test_the_sample_efficiency_curve_is_the_interquartile_mean_at_each_point():
-    values = np.random.default_rng(0).normal(size=(3, 5, 4))
-    values[1, 2, 0] = NAN
-    band = interquartile_band(values, np.arange(4.0), resamples=200, seed=3)
-    for point in range(4):
-        assert band.mean[point] == interquartile_mean(values[..., point])
-        assert (band.low[point], band.high[point]) == bootstrap_interval(values[..., point], resamples=200, seed=3)
-    assert band.n.tolist() == [14, 15, 15, 15]
-    assert interquartile_band(values[0], np.arange(4.0), resamples=50).n.tolist() == [5] * 4
-
-
-def test_the_steps_that_a_score_takes_count_the_runs_that_never_get_there():
-    curves = [curve([10, 20, 30], [0, 5, 4]), curve([10, 20, 30], [1, NAN, 5]), curve([10, 20], [1, 1])]
-    steps, reached, asked, median = steps_to_reach(curves, 5.0)
-    assert steps.tolist() == [20, 30, np.inf]
-    assert (reached, asked, median) == (2, 3, 30.0)
-    assert steps_to_reach(curves[1:], 5.0).median is None  # half of them never did: the median is not finite
-    assert steps_to_reach([], 5.0)[1:] == (0, 0, None)
 
 
 def test_a_studys_curves_are_those_of_its_finished_runs(tmp_path):

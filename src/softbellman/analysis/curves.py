@@ -1,16 +1,16 @@
-"""Learning curves: aligned on common steps, averaged with a band, and the steps to a score.
+"""Learning curves: aligned on common steps, and averaged with a band.
 
 Nothing is extrapolated or smoothed. Where a curve has no value, it does not count, and every point says how many do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import counts
-from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, mean_interval
+from softbellman.analysis.statistics import mean_interval
 
 Curve = tuple[np.ndarray, np.ndarray]
 """Agent steps `[points]`, increasing, and values `[points]`; NaN: no value."""
@@ -60,14 +60,13 @@ class Aligned(NamedTuple):
     n: np.ndarray
 
 
-def align(curves: Sequence[Curve], grid: np.ndarray | None = None, *, past_shortest: bool = False) -> Aligned:
-    """Brings curves to common steps, between their points by linear interpolation, beyond their ends not at all.
+def align(curves: Sequence[Curve]) -> Aligned:
+    """Brings curves to all steps at which any has a point, by linear interpolation, and up to the shortest one's end.
+
+    Beyond that a mean would be one of other runs.
 
     Args:
         curves: at least one; an interval between two points of which one has no value has none either.
-        grid: `[points]` steps, of which those within range are taken; None: all steps at which any curve has a point.
-        past_shortest: go on beyond the end of the shortest curve, with the curves that do, so that `n` falls; otherwise
-            stop there, since a mean of other runs is another mean.
 
     Raises:
         ValueError: without a curve, for steps that do not increase, or if no step is left.
@@ -80,9 +79,8 @@ def align(curves: Sequence[Curve], grid: np.ndarray | None = None, *, past_short
     for number, (x, y) in enumerate(curves):
         if len(x) == 0 or len(x) != len(y) or (np.diff(x) <= 0).any():
             raise ValueError(f"curve {number} must have steps that increase, at least one, and a value for each")
-    x = np.unique(np.concatenate([x for x, _ in curves]) if grid is None else grid).astype(float)
-    if not past_shortest:
-        x = x[(x >= max(x[0] for x, _ in curves)) & (x <= min(x[-1] for x, _ in curves))]
+    x = np.unique(np.concatenate([x for x, _ in curves])).astype(float)
+    x = x[(x >= max(x[0] for x, _ in curves)) & (x <= min(x[-1] for x, _ in curves))]
     values = np.array([np.interp(x, *curve, left=np.nan, right=np.nan) for curve in curves])
     n = np.isfinite(values).sum(axis=0)
     if not n.any():
@@ -115,65 +113,7 @@ def mean_band(aligned: Aligned, level: float = 0.95) -> Band:
     >>> mean_band(align([(np.array([0, 10]), np.array([1, 2]))])).low is None  # one run has no band
     True
     """
-    return _band(aligned.x, aligned.values, np.nanmean, lambda values: mean_interval(values, level))
-
-
-def interquartile_band(
-    values: np.ndarray, x: np.ndarray, *, resamples: int = 2_000, seed: int = 0, level: float = 0.95
-) -> Band:
-    """Computes the sample-efficiency curve of several games: interquartile means and their bootstrap intervals.
-
-    Args:
-        values: `[game, seed, points]`, or `[seed, points]` of one game; those of different games must be normalised.
-        x: `[points]` agent steps.
-        resamples: see `bootstrap_interval`, as are `seed` and `level`.
-        seed: of the resampling.
-        level: confidence level.
-    """
-
-    def interval(scores: np.ndarray) -> Interval | None:
-        return bootstrap_interval(scores, resamples=resamples, seed=seed, level=level)
-
-    return _band(x, values, interquartile_mean, interval)
-
-
-class Reached(NamedTuple):
-    """How many agent steps runs took to a score.
-
-    Attributes:
-        steps: `[curve]`, infinite for a run that never reached it.
-        reached: how many did.
-        asked: how many runs there are.
-        median: over all runs, those that never did included; None if it is not finite. The mean over those that did
-            would flatter.
-    """
-
-    steps: np.ndarray
-    reached: int
-    asked: int
-    median: float | None
-
-
-def steps_to_reach(curves: Sequence[Curve], score: float) -> Reached:
-    """Finds the first measured point of each curve with at least a score; a noisy curve may fall below it again.
-
-    >>> steps_to_reach([(np.array([10, 20]), np.array([1, 5])), (np.array([10, 20]), np.array([1, 2]))], 5)
-    Reached(steps=array([20., inf]), reached=1, asked=2, median=None)
-    """
-    steps = np.array([min(x[y >= score], default=np.inf) for x, y in curves], dtype=float)
-    median = float(np.median(steps)) if len(steps) else np.inf
-    return Reached(steps, int(np.isfinite(steps).sum()), len(steps), median if np.isfinite(median) else None)
-
-
-def _band(
-    x: np.ndarray,
-    values: np.ndarray,
-    average: Callable[[np.ndarray], np.ndarray | float],
-    interval: Callable[[np.ndarray], Interval | None],
-) -> Band:
-    points = [values[..., point] for point in range(len(x))]
-    intervals = [interval(scores) for scores in points]
+    intervals = [mean_interval(values, level) for values in aligned.values.T]
     low, high = np.array([(np.nan, np.nan) if ends is None else ends for ends in intervals]).reshape(-1, 2).T
-    n = np.isfinite(values).reshape(-1, len(x)).sum(axis=0)
-    mean = np.array([float(average(scores)) for scores in points])
-    return Band(x, mean, *((None, None) if not any(intervals) else (low, high)), n)
+    mean = np.nanmean(aligned.values, axis=0)
+    return Band(aligned.x, mean, *((None, None) if not any(intervals) else (low, high)), aligned.n)
