@@ -49,6 +49,12 @@ def test_runs_that_diverged_are_told_of(tmp_path):
     assert text.count("**Diverged:** 1 run diverged: ") == sum("max" in v.operators(LAPTOP) for v in VIEWS.values())
 
 
+def test_estimates_say_in_how_many_games_they_are(written):
+    found = re.findall(r"n = (\d+) in (\d games?)", written[1])
+    assert {games for _, games in found} == {"1 game", "2 games"}  # of asterix alone, and of all but seaquest
+    assert ", 10 in 2 games" in written[1]
+
+
 def test_links_to_pictures_lead_to_them(written):
     path, text = written
     links = re.findall(r"\]\((.*?\.png)\)", text)

@@ -192,13 +192,12 @@ def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _print_verdicts(verdicts: "Sequence[Verdict]") -> None:
-    from softbellman.paper.contents import described
+    from softbellman.paper.contents import described, sample
 
     for verdict in verdicts:
         claimed = f" (claimed {verdict.claimed})" if verdict.claimed else ""
         print_lines([(verdict.state, f"{verdict.name}: {verdict.says}{claimed}"), ("", f"{verdict.reason}")])
         so_far = ", so far" if verdict.so_far else ""
-        print_lines(
-            ("", f"{shown.label}, from {shown.reading}: {described(shown.estimate)}, n = {shown.estimate.n}{so_far}")
-            for shown in verdict.shown
-        )
+        for shown in verdict.shown:
+            of = f"{described(shown.estimate)}, n = {sample(shown.estimate)}{so_far}"
+            print_lines([("", f"{shown.label}, from {shown.reading}: {of}")])

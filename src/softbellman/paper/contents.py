@@ -11,7 +11,7 @@ from softbellman.paper.results import Results, duration
 from softbellman.paper.verdicts import STATES, Estimate, Verdict, judge
 from softbellman.paper.views import VIEWS
 from softbellman.report import account
-from softbellman.report.wording import number, signed
+from softbellman.report.wording import count, number, signed
 
 FEW_ROWS = 12  # a longer table is folded, unless the paper's numbers are in it
 
@@ -65,9 +65,18 @@ def described(estimate: Estimate) -> str:
     return f"{signed(estimate.mean, 3)} ({number(low, 3)} to {number(high, 3)})"
 
 
+def sample(estimate: Estimate) -> str:
+    """Write of how many differences an estimate is, and of how many games: before all have run, it may be of one.
+
+    >>> sample(Estimate(0.5, None, 5, 1)), sample(Estimate(0.5, None, 15, 3)), sample(Estimate(None, None, 0, 0))
+    ('5 in 1 game', '15 in 3 games', '0')
+    """
+    return f"{estimate.n} in {count(estimate.games, 'game')}" if estimate.n else "0"
+
+
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     shown = [
-        {"reading": one.reading, "label": one.label, "text": described(one.estimate), "n": one.estimate.n}
+        {"reading": one.reading, "label": one.label, "text": described(one.estimate), "n": sample(one.estimate)}
         for one in verdict.shown
     ]
     return {
