@@ -57,6 +57,15 @@ def read(path):
         return list(csv.DictReader(file))
 
 
+def changed(run, column, places, cell):
+    """Writes a cell into some rows of a run."""
+    rows = read(run.path / "metrics.csv")
+    for place in places:
+        rows[place][column] = cell
+    lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
+    (run.path / "metrics.csv").write_text("\n".join(lines) + "\n")
+
+
 def text_of(page):
     """The words of a page."""
     body = re.sub(r"<(style|script|svg)\b.*?</\1>", " ", page.read_text(), flags=re.DOTALL)
@@ -109,10 +118,7 @@ def test_a_final_score_of_games_that_did_not_end_is_called_so(tmp_path, no_pictu
     study = synthetic(tmp_path / "study", operators=["max", "mean", "softmax(5)"], seeds=[0, 1])
     for operator, seed, phase in (("max", 0, 12), ("softmax(5)", 0, 3), ("softmax(5)", 1, 10), ("softmax(5)", 0, 10)):
         (run,) = (run for run in study.runs if (run.operator, run.seed) == (operator, seed))
-        rows = read(run.path / "metrics.csv")
-        rows[phase - 1]["test_unfinished"] = "1"
-        lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
-        (run.path / "metrics.csv").write_text("\n".join(lines) + "\n")
+        changed(run, "test_unfinished", [phase - 1], "1")
     (told,) = (each for each in conclude(found_in(study)) if "unfinished" in each)
     assert told == (
         "In final scores of max (1 of 2 runs) and softmax(5) (2 of 2 runs) are test phases in which no game ended: "
@@ -420,6 +426,16 @@ def test_what_was_never_measured_is_said_and_not_drawn(tmp_path):
     assert "Overestimation Values of the states" in text_of(page)
     assert "not drawn: no run that counts has measured it" in text_of(page)
     assert not (page.parent / "figures" / "minatar-breakout-overestimation.svg").exists()
+
+
+def test_a_mean_of_fewer_runs_than_count_is_called_so(tmp_path):
+    study = synthetic(tmp_path / "study", operators=["max", "mean"], seeds=[0, 1, 2])
+    for run, rows in ((study.runs[0], range(12)), (study.runs[4], [3])):
+        changed(run, "overestimation", rows, "")
+    page = report_of(study, films=False)
+    words = text_of(page)
+    told = "Some points are of fewer runs, for others have no value there: down to 2 of 3 of max, 2 of 3 of mean."
+    assert words.count("Some points are of fewer runs") == words.count(told) == 1
 
 
 def test_an_environment_without_a_run_that_counts_is_in_the_page(tmp_path):

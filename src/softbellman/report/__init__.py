@@ -21,6 +21,7 @@ from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Scores
 from softbellman.analysis.statistics import performance_profile
 from softbellman.analysis.sweeps import points, sweeps
+from softbellman.config.arms import joined
 from softbellman.operators.spec import plain
 from softbellman.report import page, pictures
 from softbellman.report.by_parameter import Beside, draw_sweeps, drawn
@@ -159,7 +160,7 @@ def _pictures(records: Records, found: Found, curves: dict[Panel, list[Curves]],
         ) -> str:
             cut = pictures.draw_panel(axis, panel, shown, unit, name=name, each_seed=True, behind=behind)
             beyond = "A band that reaches the edge goes on beyond it." if cut else ""
-            return " ".join(filter(None, [beyond, NOTE if behind else ""]))
+            return " ".join(filter(None, [beyond, _fewer(found, shown), NOTE if behind else ""]))
 
         operators = [(curve.number, records.study.operators[curve.number]) for curve in shown]
         made.append(
@@ -180,6 +181,13 @@ def _pictures(records: Records, found: Found, curves: dict[Panel, list[Curves]],
         name, added = f"{plain(environment)}-scores", pictures.height_added(row[1] for row in rows)
         made.insert(1, _picture(name, "Scores compared", meaning, draw_scores, [], folder, added))
     return made + _sweeps(records, environment, folder)
+
+
+def _fewer(found: Found, shown: list[Curves]) -> str:
+    """Says which means are somewhere of fewer runs than count, for the others have no value there."""
+    least = [(found.rows[number], int(band.n.min())) for number, _, band in shown if band is not None]
+    few = joined(f"{n} of {row.counted} of {row.operator}" for row, n in least if n < row.counted)
+    return f"Some points are of fewer runs, for others have no value there: down to {few}." if few else ""
 
 
 def _sweeps(records: Records, environment: str, folder: Path) -> list[Picture]:
