@@ -8,7 +8,6 @@ from typing import Any
 from softbellman.analysis.records import Record, Records
 from softbellman.config import Config, effective, fields, in_words
 from softbellman.config.arms import joined, noun_of
-from softbellman.learning.settings import RecipeSettings
 from softbellman.report.wording import count
 from softbellman.study.store import Study
 
@@ -49,7 +48,7 @@ def training(config: Config, record: Record) -> Iterator[tuple[str, str]]:
         f"replay of {learner.replay_capacity:,}",
     ]
     yield "learner", ", ".join(learning)
-    plain = dict(fields(RecipeSettings()))
+    plain = dict(fields(Config().recipe))
     parts = [f"{name}={value}" for name, value in fields(config.recipe) if value != plain[name]]
     if parts:
         yield "parts of the learner", ", ".join(parts)
