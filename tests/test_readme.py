@@ -16,8 +16,12 @@ from scipy.special import lambertw
 
 import softbellman
 from softbellman import operators as ops
+from softbellman.analysis.findings import find
+from softbellman.analysis.records import Records
+from softbellman.study.store import Study
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
 def code_blocks(language: str) -> list[str]:
@@ -64,6 +68,21 @@ def test_python_examples_run_and_give_the_values_in_their_comments(block, monkey
             assert float(value) == pytest.approx(float(promised[1]), abs=5e-5)
             checked += 1
     assert checked or "sb.compare(" in block or "ops." not in block
+
+
+def test_the_taus_that_score_more_or_less_than_max_are_those_of_the_study():
+    """As the study's own page has it: by intervals that hold together for all operators of a game."""
+    records, clauses = Records.read(Study(ROOT / "results/paper/laptop")), []
+    for environment in records.study.environments:
+        told: dict[str, list[str]] = {"more": [], "less": []}
+        for row in find(records, environment).rows:
+            if (tau := re.fullmatch(r"softmax\((\d+)\)", row.operator)) and row.told and row.told.interval:
+                low, high = row.told.interval
+                if low > 0 or high < 0:
+                    told["more" if low > 0 else "less"].append(tau[1])
+        said = " and ".join(f"{word} at {', '.join(taus)}" for word, taus in told.items() if taus)
+        clauses.append(f"in {environment.removeprefix('minatar/')} {said or 'at none'}")
+    assert f"): {'; '.join(clauses)}." in " ".join(README.split())
 
 
 def run(command: str, *options: str, folder: Path) -> subprocess.CompletedProcess[str]:
