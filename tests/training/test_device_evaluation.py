@@ -22,7 +22,7 @@ def played(q, *, env=None, seeds=(0,), **changes):
     env = env or Corridor(REWARDS)
     recipe = Recipe(linear_network(len(env.rewards)), LEARNER.update)
     params = {"q": {"w": jnp.zeros((len(seeds), len(env.rewards), 2)), "b": jnp.tile(jnp.asarray(q), (len(seeds), 1))}}
-    loop = replace(LOOP, test_epsilon=0.0, **changes)
+    loop = replace(LOOP, **{"test_epsilon": 0.0, **changes})
     return device_evaluation.play(env, recipe, params, list(seeds), loop, LEARNER)
 
 
@@ -57,11 +57,12 @@ def test_a_time_limit_is_no_known_end():
 
 
 def test_company_and_budget_change_no_finished_game():
-    alone = played([0.5, 0.4], seeds=[5], test_steps=8_000, test_episodes=8)[0]
-    together = played([0.5, 0.4], seeds=[3, 5], test_steps=8_000, test_episodes=8)[1]
-    assert alone._asdict().keys() == together._asdict().keys()
+    settings = {"test_episodes": 8, "test_epsilon": 0.5}
+    (alone,) = played([0.0, 1.0], seeds=[5], test_steps=8_000, **settings)
+    other, together = played([0.0, 1.0], seeds=[3, 5], test_steps=800, **settings)
+    assert len(alone.scores) == 8 and not np.array_equal(alone.scores, other.scores)
     for name, value in alone._asdict().items():
-        np.testing.assert_array_equal(value, getattr(together, name))
+        np.testing.assert_array_equal(value, getattr(together, name), err_msg=name)
 
 
 def test_games_are_those_that_the_host_plays():

@@ -1,5 +1,7 @@
 """Optimality tightening: its bounds and penalties against the paper's sums, written out."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -120,8 +122,8 @@ def test_without_steps_around_a_loss_is_what_it_was():
 
 
 @pytest.mark.parametrize("scale", [None, PopArt(0.1)])
-def test_an_update_clips_rewards_of_the_window_and_bounds_by_the_target_network(scale):
-    """A reward of 50 counts as 1; no gradient flows into a bound."""
+def test_an_update_clips_rewards_of_the_window(scale):
+    """A reward of 50 counts as 1."""
     network, settings = mlp((1,), ACTIONS, ()), UpdateSettings(reward_clip=1.0, gamma=GAMMA)
     parts = {"tightening": Tightening(2)} | ({"scale": scale} if scale else {})
     recipe = Recipe(scale.scaled(network) if scale else network, settings, **parts)
@@ -141,6 +143,37 @@ def test_an_update_clips_rewards_of_the_window_and_bounds_by_the_target_network(
         for each in (large, same, batch)
     ]
     assert float(losses[0]) == float(losses[1]) != float(losses[2])
+
+
+@pytest.mark.parametrize("bias", [-9.0, 9.0])
+def test_an_update_bounds_by_the_target_network_and_no_gradient_flows_into_a_bound(bias):
+    """Below the lower bound, and above the upper one."""
+    network, tightening = mlp((1,), ACTIONS, ()), Tightening(2)
+    recipe = Recipe(network, UpdateSettings(reward_clip=None, gamma=GAMMA), tightening=tightening)
+    online, target = (network.init(jax.random.key(seed)) for seed in (0, 1))
+    online["q"]["b"] += bias
+    window, one = window_at(lived(6, ends=False), 2, tightening.around), jnp.ones((1, 1))
+    batch = Transition(one, jnp.zeros(1, jnp.int32), jnp.ones(1), jnp.full(1, GAMMA), 2 * one, window=window)
+
+    def q(params, obs):
+        return network.apply(params, obs.reshape(-1, 1)).reshape(*obs.shape[:-1], ACTIONS)
+
+    lower, upper = tightening.bounds(window, lambda obs: q(target, obs))
+
+    def by_hand(params):
+        taken = q(params, one)[:, 0]
+        error = jnp.abs(1 + GAMMA * q(target, 2 * one).max() - taken)  # beyond the bound of Huber's loss
+        beyond = jnp.maximum(lower - taken, taken - upper)
+        return ((error - 0.5 + 2.0 * beyond**2) / 5.0)[0]
+
+    def loss(params, target):
+        return learner.td_loss(params, target, ops.maximum(), batch, recipe)[0]
+
+    expected, gradient = jax.jit(jax.value_and_grad(by_hand))(online)
+    ours, (by_online, by_target) = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(online, target)
+    np.testing.assert_allclose(ours, expected, rtol=1e-5)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), by_online, gradient)
+    assert all(not leaf.any() for leaf in jax.tree.leaves(by_target))
 
 
 def test_the_defaults_are_the_papers():
