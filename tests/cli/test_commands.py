@@ -290,7 +290,7 @@ assert cli.run(sys.argv[1:]) == 0
 print("trained")
 assert cli.run(["evaluate", "runs/gym-CartPole-v1-softmax-5-seed-3", "--episodes", "2"]) == 0
 assert cli.run(["watch", "runs/gym-CartPole-v1-softmax-5-seed-3", "--max-steps", "5", "--out", "film.gif"]) == 0
-assert not {"wandb", "tensorboard"} & set(sys.modules)
+assert not {"wandb", "tensorboardX"} & set(sys.modules)
 """
 
 

@@ -20,6 +20,7 @@ from softbellman.running.engines.local import Local
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 
+from ..processes import running
 from .conftest import COMPARE, MAIN, TINY, run_alone
 
 RUN = "runs/gym-CartPole-v1/softmax-5/seed-7"
@@ -244,15 +245,8 @@ def once_further(folder, process):
 
 def workers_of(folder):
     """The processes that train groups of the study in a directory."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words, at = (process / "cmdline").read_bytes(), (process / "cwd").readlink()
-        except OSError:
-            continue
-        if b"softbellman.running.worker" in words and at == folder.resolve():
-            found.append(int(process.name))
-    return found
+    place = folder.resolve()
+    return [number for number, words, at in running() if at == place and "softbellman.running.worker" in words]
 
 
 @pytest.mark.slow

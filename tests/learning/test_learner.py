@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import chex
 import jax
@@ -15,6 +15,8 @@ from softbellman import operators as ops
 from softbellman.learning import learner
 from softbellman.learning.learner import LearnerState, Schedule, epsilon_at, td_loss
 from softbellman.learning.networks import Network, mlp, nature_cnn
+from softbellman.learning.parts.estimates import Ensemble, Value
+from softbellman.learning.parts.heads import Noisy, NoNoise
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.replay import Transition
 from softbellman.learning.settings import LearnerSettings, UpdateSettings
@@ -369,12 +371,18 @@ def test_acting_is_greedy_or_uniform_and_ties_go_to_the_lowest_action():
     assert not np.array_equal(uniform, act(2, 1.0, 1.0, 1.0))
 
 
-def test_no_key_is_used_twice():
-    network, key = mlp((3,), 4, hidden=(5,)), jax.random.key(0)
-    params, obs, epsilon = jax.eval_shape(network.init, key), jnp.zeros((2, 3)), jnp.float32(0.5)
+@pytest.mark.parametrize("estimate", [Value(), Ensemble(3, "mix")], ids=str)
+@pytest.mark.parametrize("noise", [NoNoise(), Noisy()], ids=str)
+def test_no_key_is_used_twice(noise, estimate):
+    network, key = noise.added(mlp((3,), 4, hidden=(5,), outputs=estimate.outputs)), jax.random.key(0)
+    recipe, obs, epsilon = Recipe(network, PLAIN, estimate=estimate), jnp.zeros((2, 3)), jnp.float32(0.5)
+    state = jax.eval_shape(partial(learner.init, recipe), key)
     with jax.debug_key_reuse(True):  # it looks when a function is traced
-        jax.jit(learner.init, static_argnames=STATIC).lower(Recipe(network, PLAIN), key)
-        jax.jit(learner.act, static_argnames="recipe").lower(Recipe(network, PLAIN), params, obs, key, epsilon)
+        jax.jit(learner.init, static_argnames=STATIC).lower(recipe, key)
+        for act in (learner.act, learner.act_greedily):
+            jax.jit(act, static_argnames=STATIC).lower(recipe, state.params, obs, key, epsilon)
+        batch = random_batch(0, 8, 3, 4)
+        jax.jit(learner.learn_step, static_argnames=STATIC).lower(state, ops.maximum(), batch, recipe)
         with pytest.raises(jax.errors.KeyReuseError):
             jax.jit(lambda key: jax.random.uniform(key) + jax.random.normal(key)).lower(key)
 

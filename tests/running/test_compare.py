@@ -251,12 +251,12 @@ def test_l3_l34_a_comparison_goes_on_after_stops_as_if_there_had_been_none(compa
 
     while deaths:
         with pytest.raises(Killed):
-            trained(tmp_path / "study", values=SMALL | {"checkpoint.minutes": 0.001}, engine=Dying(disturb))
+            trained(tmp_path / "study", values=SMALL | {"checkpoint.minutes": 0.0}, engine=Dying(disturb))
     assert len(list((tmp_path / "study").glob("groups/*/checkpoint/*"))) >= 1
     study = trained(tmp_path / "study")
     pd.testing.assert_frame_equal(rows(study), rows(compared), check_exact=True)
     steps = [each["agent_steps"] for each in study.record["resumptions"]]
-    assert all(set(each) == {"gym-CartPole-v1-max-seed-0"} for each in steps)
+    assert steps and all(set(each) == {"gym-CartPole-v1-max-seed-0"} for each in steps)
     assert not (study.path / "groups").exists()
 
 

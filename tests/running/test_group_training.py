@@ -17,7 +17,7 @@ from softbellman.running.group_training import Refused, train_group
 from softbellman.running.launch import find_work, launch
 from softbellman.running.progress import Silent
 from softbellman.study.files import load_params
-from softbellman.study.groups import Group
+from softbellman.study.groups import Group, open_groups
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter
@@ -30,7 +30,7 @@ CRASH = """
     import gymnasium
     import numpy as np
 
-    Fault = RuntimeError
+    Fault, LIFE = RuntimeError, 50
 
     class Crash(gymnasium.Env):
         action_space = gymnasium.spaces.Discrete(2)
@@ -44,7 +44,7 @@ CRASH = """
 
         def step(self, action):
             self.steps += 1
-            if self.steps > 50:
+            if self.steps > LIFE:
                 raise Fault("the simulator is gone")
             return np.zeros(1, np.float32), 0.0, False, False, {}
 
@@ -127,7 +127,7 @@ def crash(tmp_path, monkeypatch):
     (tmp_path / "crash.py").write_text(textwrap.dedent(CRASH))
     monkeypatch.syspath_prepend(tmp_path)
     config = configs.preset("classic-control").config
-    for name, value in TINY.items():
+    for name, value in (TINY | {"checkpoint.minutes": 0.0}).items():
         config = configs.replaced(config, name, value)
     yield Study.create(tmp_path / "study", "gym/crash:Crash-v0", [ops.maximum()], [0], config, {}, [])
     gymnasium.registry.pop("Crash-v0", None)
@@ -138,13 +138,13 @@ def crash(tmp_path, monkeypatch):
 def launched(crash):
     """Trains that study in this process, as `train` does; returns what was told."""
 
-    def run():
+    def run(**options):
         notes = []
 
         class Told(Silent):
             note = notes.append
 
-        work = find_work(crash.runs, [], 1, 1)
+        work = find_work(crash.runs, open_groups(crash), 1, 1, **options)
         launch(crash, work, engine=Here(), variables={}, progress=Told())
         return notes
 
@@ -194,6 +194,14 @@ def test_a_run_that_fails_says_why_and_where(crash, launched, kind, tmp_path, mo
     reason = f"{said} ({tmp_path / 'crash.py'}, line 20)"
     assert status == {"state": "failed", "reason": reason}
     assert "in step" in (crash.runs[0].path / "error.txt").read_text()
+
+
+def test_a_run_alone_that_failed_goes_on_from_its_checkpoint_when_it_is_retried(crash, launched, monkeypatch):
+    launched()
+    assert read_status(crash.runs[0]) == "failed" and launched() == []
+    monkeypatch.setattr(importlib.import_module("crash"), "LIFE", 60)
+    assert launched(retry_failed=True) == ["goes on from agent step 50, exactly as it was"]
+    assert launched(retry_failed=True) == ["goes on from agent step 60, exactly as it was"]
 
 
 def test_a_run_that_is_stopped_says_so(crash, launched, monkeypatch):

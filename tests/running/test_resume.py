@@ -13,6 +13,7 @@ import textwrap
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -100,6 +101,10 @@ def checkpoints(study):
     return sorted(study.path.glob("groups/*/checkpoint/*"))
 
 
+def saved_steps(study):
+    return [int(file.stem.removeprefix("step-")) for file in checkpoints(study)]
+
+
 # ------------------------------------------------------------------------------------------------------- going on
 
 
@@ -112,6 +117,29 @@ def test_l3_l34_a_study_goes_on_as_if_it_had_not_been_stopped(begun, undisturbed
     assert (resumption["agent_steps"], resumption["notes"]) == (257, [])
     assert resumption["provenance"]["versions"] == begun.record["provenance"]["versions"]
     assert not (begun.path / "groups").exists() or not checkpoints(begun)
+
+
+def test_the_first_checkpoint_comes_behind_the_first_test_phase(tmp_path):
+    study = study_of(tmp_path / "study")
+    for step, saved in (150, []), (300, [200]):
+        with pytest.raises(Killed):
+            train_study(study, on_progress=killed_at(step))
+        assert saved_steps(study) == saved
+
+
+def test_a_checkpoint_comes_as_many_minutes_after_the_last_as_are_asked_for(tmp_path, monkeypatch):
+    """An agent step takes a second, by the clock that is put in."""
+    seconds = [0]
+    monkeypatch.setattr(groups, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    study = study_of(tmp_path / "study", SMALL | {"checkpoint.minutes": 1.5, "loop.epoch_steps": 400})
+
+    def on_progress(done):
+        seconds[0] = done
+        killed_at(199)(done)
+
+    with pytest.raises(Killed):
+        train_study(study, on_progress=on_progress)
+    assert saved_steps(study) == [91, 181]  # what is done is looked at before it is told
 
 
 def test_a_run_that_is_given_more_steps_is_the_run_that_had_them_from_the_start(undisturbed, tmp_path):
@@ -431,7 +459,7 @@ def test_a_loss_that_is_not_finite_marks_the_run_and_says_where_its_last_good_st
     assert status["state"] == "diverged" and 250 < status["agent_steps"] <= 400
     assert f"the loss was not finite at agent step {status['agent_steps']}" in status["reason"]
     assert "lower learner.learning_rate" in status["hint"]
-    saved = max(int(file.stem.removeprefix("step-")) for file in checkpoints(study))
+    saved = max(saved_steps(study))
     assert saved < status["agent_steps"] and f"the last good state is of agent step {saved}, in" in notes[-1]
     told = len(notes)
     train_study(study, on_note=notes.append)  # it would come to the same end

@@ -85,7 +85,8 @@ def test_several_copies_share_the_budget():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"max_steps": 3}, "3 agent steps.*4 env"), ({"max_episodes": 0}, "0")]
+    ("options", "message"),
+    [({"max_steps": 3}, "3 agent steps.*4 env"), ({"max_episodes": 0}, r"max_episodes \(0\) must be at least 1")],
 )
 def test_a_phase_without_room_for_a_step_or_a_game_is_refused(options, message):
     with pytest.raises(ValueError, match=message):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from softbellman import operators as ops
-from softbellman.training.lanes import Run, blocks_of, filled_up, lane_of, over_lanes, stack
+from softbellman.training.lanes import Run, blocks_of, lane_of, over_lanes, stack
 
 RUNS = [Run(ops.softmax(tau), seed) for seed, tau in enumerate((1.0, 2.0, 5.0))]
 
@@ -21,7 +21,7 @@ def test_each_run_gets_its_own_back_and_the_last_fills_the_block_up(width):
     trees = [{"a": np.arange(2.0) + index, "b": np.float32(index)} for index in range(min(width, 3))]
     stacked = stack(trees, width)
     assert np.shape(stacked["b"]) == (() if width == 1 else (width,))
-    for lane, tree in enumerate(filled_up(trees, width)):
+    for lane, tree in enumerate([*trees, *[trees[-1]] * (width - len(trees))]):
         for ours, given in zip(jax.tree.leaves(lane_of(stacked, lane, width)), jax.tree.leaves(tree), strict=True):
             np.testing.assert_array_equal(ours, given)
 

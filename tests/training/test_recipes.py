@@ -112,6 +112,7 @@ def test_both_stages_move_a_recipe_on_alike_and_it_goes_on_where_it_was_stopped(
     for each in (first, on_host):
         each.advance(400)
         each.check_losses()
+        assert each.stages[0].minibatch(0, each.clock, np.arange(5, dtype=np.uint32)).density is None  # of measures
     assert first.updates > 80
     if "controller" in RECIPES[name]:
         taus = [float(first.state(index).control.parameter) for index in (0, 1)]

@@ -197,8 +197,8 @@ def test_several_networks_are_averaged_as_laws():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Quantiles(0), "0"),
-        (lambda: Quantiles(2.5), "2.5"),
+        (lambda: Quantiles(0), r"quantiles \(0\) must be 1 or more"),
+        (lambda: Quantiles(2.5), r"quantiles \(2.5\) must be 1 or more"),
         (lambda: Categorical(1, 0.0, 1.0), "2 or more"),
         (lambda: Categorical(5, 1.0, 1.0), "below high"),
         (lambda: Ensemble(0), "1 or more"),

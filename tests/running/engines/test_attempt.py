@@ -62,6 +62,9 @@ def test_it_waits_for_news_no_longer_than_asked_and_stops_when_asked(tmp_path):
     while not events and time.monotonic() < began + 60:
         events, over = attempt.news(0.05)
     assert not over and [event.facts["text"] for event in events] == ["waits"]
+    asked = time.monotonic()
+    assert attempt.news(0.05) == ([], False)
+    assert 0.05 <= time.monotonic() - asked < 10  # it is silent until it is stopped
     attempt.stop()
     assert [event.kind for event in heard(attempt)] == []
 

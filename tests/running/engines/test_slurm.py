@@ -19,6 +19,8 @@ from softbellman.running.engines.slurm import Job, Slurm
 from softbellman.running.stopping import Stopped
 from softbellman.study.provenance import provenance
 
+from ...processes import running
+
 VERSIONS = provenance()["versions"]
 WORKER = """
     import json, os, sys
@@ -296,10 +298,9 @@ def test_a_job_at_its_time_limit_is_queued_again_and_goes_on_exactly(tmp_path):
     until = time.monotonic() + 300
     while not list((tmp_path / "a").glob("groups/*/checkpoint/step-*")) and time.monotonic() < until:
         time.sleep(0.1)
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        words = file.read_text().split("\0")
+    for number, words, _ in running():
         if "submitit.core._submit" in words and str(tmp_path) in words[-2]:
-            os.kill(int(file.parent.name), signal.SIGUSR2)
+            os.kill(number, signal.SIGUSR2)
     _, errors = driver.communicate(timeout=400)
     assert driver.returncode == 0, errors
     assert "goes on from agent step" in errors and errors.count("begins on") == 2
