@@ -18,7 +18,7 @@ def test_every_report_has_its_tests_and_every_number_its_report():
     assert listed == sorted(tested) == list(range(1, 49))
 
 
-def test_every_deviation_is_named_where_it_is_made():
+def test_every_deviation_is_named_in_the_source():
     listed = re.findall(r"^\| (D\d+) \|", (ROOT / "docs" / "deviations.md").read_text(), re.MULTILINE)
     sources = "".join(file.read_text() for file in (ROOT / "src").rglob("*.py"))
     named = {name for names in re.findall(r"[Dd]eviations?\s+(D\d+(?:, D\d+)*)", sources) for name in names.split(", ")}

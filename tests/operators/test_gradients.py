@@ -229,35 +229,6 @@ def test_a_parameter_that_is_an_array_leaves_the_derivative_in_q_alone(of_any_pr
     assert np.asarray(found) == pytest.approx(exact, abs=4e-6)
 
 
-def test_derivatives_in_the_parameter():
-    """d sm/d tau is the variance of q under its policy; d mm/d omega is KL(p || uniform) / omega^2."""
-    jax = pytest.importorskip("jax")
-    q, rate = np.array([0.0, 1.0, 3.0]), 0.7
-    p = ops.softmax(rate).weights(q)
-    variance = np.sum(p * q**2) - np.sum(p * q) ** 2
-    assert jax.grad(lambda tau: ops.softmax(tau)(jax.numpy.asarray(q, "float32")))(rate) == pytest.approx(variance)
-    divergence = np.sum(p * np.log(3 * p))
-    slope = jax.grad(lambda omega: ops.mellowmax(omega)(jax.numpy.asarray(q, "float32")))(rate)
-    assert slope == pytest.approx(divergence / rate**2, rel=1e-5)
-
-
-@pytest.mark.parametrize("op", ALL, ids=str)
-@pytest.mark.parametrize("hidden", [0.0, 1e12, math.nan, math.inf, -math.inf])
-def test_masked_actions_have_no_influence(library, op, hidden):
-    mask = np.array([True, False, True, True])
-    q, selector = np.where(mask, Q, hidden), np.where(mask, SELECTOR, hidden)
-    arrays = library.array(q), library.array(selector)
-    legal = {"where": library.mask(mask)}
-    alone = library.array(Q[:, mask]), library.array(SELECTOR[:, mask])
-    assert np.asarray(op(*arrays, **legal)) == pytest.approx(np.asarray(op(*alone)), abs=8 * library.eps)
-    for whole, part in (
-        (op.weights(arrays[0], **legal), op.weights(alone[0])),
-        (op.gradient(*arrays, **legal), op.gradient(*alone)),
-    ):
-        assert np.all(np.asarray(whole)[:, 1] == 0)
-        assert np.asarray(whole)[:, mask] == pytest.approx(np.asarray(part), abs=8 * library.eps)
-
-
 @pytest.mark.parametrize("op", ALL, ids=str)
 @pytest.mark.parametrize("hidden", [math.nan, -math.inf])
 def test_masked_actions_have_no_gradient_by_automatic_differentiation(differentiable, op, hidden):

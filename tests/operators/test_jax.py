@@ -97,15 +97,6 @@ def test_vmap_over_rows_is_the_batch(op):
         assert np.asarray(rows) == pytest.approx(np.asarray(op_or_double(Q, Q[::-1])), abs=1e-6)
 
 
-@pytest.mark.parametrize("op", [ops.maximum(), ops.softmax(2.0), ops.mellowmax(2.0)], ids=str)
-def test_a_row_with_no_legal_action_is_nan_under_tracing(op):
-    q = np.where([[True], [False]], Q, -np.inf)
-    for call in (op, ops.double(op), op.weights, op.gradient):
-        arguments = (q, q) if isinstance(call, ops.Double) else (q,)
-        result = np.asarray(jax.jit(call)(*arguments))
-        assert not np.any(np.isnan(result[0])) and np.all(np.isnan(result[1]))
-
-
 def test_a_shared_mask_needs_no_rank_promotion():
     with jax.numpy_rank_promotion("raise"):
         for op in (ops.maximum(), ops.mellowmax(2.0)):
@@ -150,19 +141,3 @@ def test_operators_made_before_jax_is_imported_become_pytrees(then):
         "from softbellman import operators as ops; op = ops.softmax(5.0); import jax; "
         f"{then}; assert jax.tree.leaves(op) == [5.0]"
     )
-
-
-@pytest.mark.filterwarnings("ignore:Rlax softmax:PendingDeprecationWarning")
-def test_targets_against_rlax():
-    rlax = pytest.importorskip("rlax")
-    rng = np.random.default_rng(0)
-    for q, selector in rng.normal(size=(20, 2, 6)).astype(np.float32):
-        zeros, settings = jnp.zeros(6), (0, 0.0, 1.0)
-        assert rlax.q_learning(zeros, *settings, jnp.asarray(q)) == pytest.approx(float(ops.maximum()(q)))
-        doubled = rlax.double_q_learning(zeros, *settings, jnp.asarray(q), jnp.asarray(selector))
-        assert doubled == pytest.approx(float(ops.double(ops.maximum())(q, selector)))
-        for tau in (0.2, 3.0):
-            policy = rlax.softmax(1 / tau).probs(jnp.asarray(selector))
-            assert np.asarray(policy) == pytest.approx(ops.softmax(tau).weights(selector), abs=1e-6)
-            expected = rlax.expected_sarsa(zeros, *settings, jnp.asarray(q), policy)
-            assert expected == pytest.approx(float(ops.double(ops.softmax(tau))(q, selector)), abs=1e-6)

@@ -206,7 +206,7 @@ def test_masked_actions_have_no_influence(library, entry):
         return op(*arrays, where), op.weights(arrays[0], where), op.gradient(*arrays, where)
 
     value, weights, gradient = map(np.asarray, answers(0.1))
-    for hidden in (1e12, math.nan, -math.inf):
+    for hidden in (1e12, math.nan, math.inf, -math.inf):
         for there, other in zip((value, weights, gradient), answers(hidden), strict=True):
             assert np.array_equal(there, np.asarray(other))
     assert np.all(weights[:, ~mask] == 0) and np.all(gradient[:, ~mask] == 0)

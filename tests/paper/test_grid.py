@@ -34,7 +34,7 @@ def test_the_scales_are_those_of_the_page():
     assert LAPTOP.final_phases * 4 == LAPTOP.phases == 12 and FULL.phases == 200
 
 
-def test_every_scale_has_the_games_the_tables_have_numbers_of():
+def test_the_scales_have_as_many_runs_as_are_said():
     assert len(FULL.operators) * len(FULL.games) * len(FULL.seeds) == 330
     assert len(LAPTOP.operators) * len(LAPTOP.games) * len(LAPTOP.seeds) == 300
     assert operators([1, 30]) == SMOKE.operators and "double(softmax(30))" in SMOKE.operators

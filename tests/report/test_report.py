@@ -327,7 +327,7 @@ def test_the_same_study_gives_the_same_files(failures):
     assert [file.read_bytes() for file in files] == before
 
 
-def test_the_commands_of_the_page_work_from_where_the_first_was_run(tmp_path):
+def test_the_commands_of_the_page_name_the_study_as_the_first_did(tmp_path):
     study = synthetic(tmp_path / "study", seeds=[0], phases=3)
     assert account.commands(study).splitlines()[1] == f"softbellman report {study.path}"
     study.record["command"] += ["--out", "runs/mine"]

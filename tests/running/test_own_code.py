@@ -243,7 +243,7 @@ def test_a_network_whose_values_a_scale_would_move_is_refused(name, scale, fault
 @pytest.mark.parametrize("name", ["linear", "duelling"])
 @pytest.mark.parametrize("scale", ["popart(0.5)", "popart(0.0003)", "popart(1)"])
 @pytest.mark.parametrize("environment", ["gym/CartPole-v1", "minatar/breakout"])
-def test_a_network_that_names_its_output_layers_learns_in_any_units(name, scale, environment):
+def test_a_network_that_names_its_output_layers_is_taken_in_any_units(name, scale, environment):
     assert planned(name, environment, scale).network == f"nets:{name}"
 
 

@@ -493,7 +493,7 @@ def test_l34_a_dead_process_holds_no_lock(begun):
         pass
 
 
-def test_a_file_system_without_links_locks_and_syncs_will_do_and_what_is_weaker_is_told_once(
+def test_a_file_system_without_links_and_syncs_of_directories_will_do_and_what_is_weaker_is_told_once(
     tmp_path, undisturbed, monkeypatch
 ):
     def lacking(code):

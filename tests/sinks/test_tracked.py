@@ -156,8 +156,8 @@ def test_a_missing_package_is_one_line_before_any_work(name, monkeypatch):
     assert str(refused.value) == f'{package} is not installed; run: pip install "softbellman[{name}]"'
 
 
-def test_processes_open_a_tracker_one_at_a_time(run):
-    """Two that make MLflow's data base at once spoil it."""
+def test_trackers_are_opened_one_at_a_time(run):
+    """Two processes that make MLflow's data base at once spoil it."""
     inside, most = 0, 0
 
     def slowly(facts, known):
