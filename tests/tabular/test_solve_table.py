@@ -58,11 +58,10 @@ def test_a_counterexample_to_preservation_is_an_mdp_whose_greedy_policy_is_not_o
     reward[0, :2] = -gamma * best
     reward[0, better] += lead
     mdp = FiniteMDP(transition, reward, gamma, terminal=[False, False, False, True], legal=legal)
-    if op.for_actions in (None, actions) and op.on_one_set is not None:
-        q = np.array([[*reward[0, :2] + gamma * worth]])
-        optimal = solve(mdp, ops.maximum()).q
-        assert np.argmax(optimal[0, :2]) == better and np.argmax(q[0]) == 1 - better
-        assert np.argmax(solve(mdp, op).q[0, :2]) == 1 - better
+    q = np.array([[*reward[0, :2] + gamma * worth]])
+    optimal = solve(mdp, ops.maximum()).q
+    assert np.argmax(optimal[0, :2]) == better and np.argmax(q[0]) == 1 - better
+    assert np.argmax(solve(mdp, op).q[0, :2]) == 1 - better
 
 
 @pytest.mark.parametrize("spec", [entry.spec for entry in TABLE.values()])
