@@ -213,8 +213,8 @@ def _asked(words):
 
 # ---------------------------------------------------------------------------------------------------- real processes
 
-LONG = ["--steps", "6000", "--loop.epoch-steps", "500", "--checkpoint.minutes", "0.001"]
-WORDS = [*COMPARE, *LONG, "--out", "study"]
+LONGER = {"300": "6000", "150": "500"}  # agent steps of a run and of an epoch
+WORDS = [*(LONGER.get(word, word) for word in COMPARE), "--checkpoint.minutes", "0.001", "--out", "study"]
 
 
 def begin(folder, *words):
