@@ -196,7 +196,7 @@ def test_a_directory_without_a_run_or_a_network_is_refused(tmp_path, cartpole):
         sb.load(study.runs[0].path, network="last")
     empty = drawn(tmp_path, "mdp/forest")
     (empty.runs[0].path / "best.safetensors").unlink()
-    with pytest.raises(ValueError, match="has not finished its first test phase"):
+    with pytest.raises(ValueError, match="a run saves it with its first test phase"):
         sb.load(empty.path)
 
 

@@ -330,7 +330,7 @@ def test_damaged_parameters_are_a_clear_error(tmp_path, damage):
     with pytest.raises(ValueError, match=r"p\.safetensors is damaged"):
         load_params(file)
     file.unlink()
-    with pytest.raises(ValueError, match="has not finished its first test phase"):
+    with pytest.raises(ValueError, match="a run saves it with its first test phase"):
         load_params(file)
 
 

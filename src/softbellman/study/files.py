@@ -47,7 +47,7 @@ def load_params(path: str | Path) -> tuple[dict[str, dict[str, np.ndarray]], dic
     """
     path = as_path(path)
     if not path.exists():
-        raise ValueError(f"{path} is not there: the run has not finished its first test phase")
+        raise ValueError(f"{path} is not there: a run saves it with its first test phase")
     params: dict[str, dict[str, np.ndarray]] = {}
     try:
         saved = Checkpoint(path)
