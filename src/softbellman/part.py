@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,6 +56,16 @@ def require_finite(name: str, number: float) -> None:
         ValueError: with its name.
     """
     require(-_LARGEST <= number <= _LARGEST, f"{name} ({number}) must be finite in float32")
+
+
+def require_count(of: str, number: int, least: int = 1) -> None:
+    """Refuse a number of things that is no integer, or below the least.
+
+    Raises:
+        ValueError: with what it is a number of.
+    """
+    fits = isinstance(number, Integral) and number >= least
+    require(fits, f"the number of {of} ({number}) must be {least} or more")
 
 
 def require_positive(name: str, number: float) -> None:

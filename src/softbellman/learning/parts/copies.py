@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
-from softbellman.part import Part, require
+from softbellman.part import Part, require, require_count
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,7 @@ class Past(Latest):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        require(
-            isinstance(self.size, Integral) and self.size >= 1, f"the number of copies ({self.size}) must be 1 or more"
-        )
+        require_count("copies", self.size)
         require(self.reduce in ("mean", "min"), f"copies are reduced by mean or min, not {self.reduce}")
 
     def first(self, params: Any) -> Any:

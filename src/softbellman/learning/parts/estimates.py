@@ -7,7 +7,6 @@ value is beside the mean of that mixture.
 
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ import numpy as np
 
 from softbellman.gaps import discounted
 from softbellman.learning.target import huber, td_target
-from softbellman.part import Part, require, require_finite
+from softbellman.part import Part, require, require_count, require_finite
 
 
 class Law(NamedTuple):
@@ -119,9 +118,7 @@ class Ensemble(Value):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        require(
-            isinstance(self.size, Integral) and self.size >= 1, f"the number of heads ({self.size}) must be 1 or more"
-        )
+        require_count("heads", self.size)
         known = ("mean", "min", "median", "mix")
         require(self.reduce in known, f"heads are reduced by {', '.join(known)}, not {self.reduce}")
 
@@ -214,10 +211,7 @@ class Quantiles(Value):
 
     def __post_init__(self) -> None:
         """Check the argument."""
-        require(
-            isinstance(self.size, Integral) and self.size >= 1,
-            f"the number of quantiles ({self.size}) must be 1 or more",
-        )
+        require_count("quantiles", self.size)
 
     @property
     def outputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -283,9 +277,7 @@ class Categorical(Value):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        require(
-            isinstance(self.size, Integral) and self.size >= 2, f"the number of atoms ({self.size}) must be 2 or more"
-        )
+        require_count("atoms", self.size, 2)
         require_finite("low", self.low)
         require_finite("high", self.high)
         require_finite("high less low", float(self.high) - float(self.low))
