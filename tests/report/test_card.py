@@ -300,7 +300,7 @@ def test_a_run_whose_rows_are_lost_has_no_card(tmp_path):
 def test_nothing_is_overwritten_and_nothing_half_made_is_left(tmp_path, monkeypatch):
     study = synthetic(tmp_path / "study", operators=["max"], seeds=[0])
     out = tmp_path / "card"
-    with pytest.raises(ValueError, match=r"best.safetensors is not there: the run has not finished its first test"):
+    with pytest.raises(ValueError, match=r"best.safetensors is not there: a run saves it with its first test phase"):
         write_card(study, study.runs[0], out)
     assert not out.exists()
     monkeypatch.setattr("softbellman.report.card.write_table", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
