@@ -16,8 +16,10 @@ from softbellman.analysis.findings import find_all
 from softbellman.analysis.records import Records
 from softbellman.operators.spec import plain
 from softbellman.paper import results
-from softbellman.paper.grid import Scale
+from softbellman.paper.arms import needed
+from softbellman.paper.grid import Scale, plan_runs
 from softbellman.running.build import make_recipe
+from softbellman.running.comparison import Comparison
 from softbellman.running.group_training import train_group
 from softbellman.running.plan import plan
 from softbellman.study.files import save_params, write_atomically
@@ -254,6 +256,11 @@ def paper_study(
 def results_of(scale: Scale, study: Study) -> results.Results:
     """Reads the results of a scale's study."""
     return results.read(scale, Records.read(study))
+
+
+def planned_of(scale: Scale, specs: Sequence[str], study: Study | None = None) -> Comparison:
+    """Plans all runs of some arms of a scale, given as a study has them."""
+    return plan_runs(scale, needed(results.read(scale, None), specs), study)
 
 
 def _write(run: RunPath, rows: Collection[Row], state: str) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from softbellman.paper.arms import FIXED, PAPERS, WHOLE, alike, candidates, readings, take
+from softbellman.paper.arms import ARMS, FIXED, PAPERS, WHOLE, candidates, needed, readings, take, waiting
 from softbellman.paper.expected import TABLE_A1
 from softbellman.paper.grid import SCALES
 from softbellman.paper.results import read
@@ -39,13 +39,37 @@ def test_a_parameter_is_chosen_by_the_other_seeds(results):
     assert arm.described(0) == "softmax(30) x4, softmax(5) x1"
 
 
-def test_another_family_has_the_parameters_that_were_chosen(results):
-    arm = take(results, "S-DQN")
-    other = alike(arm, "exploring max")
+def test_an_arm_that_explores_has_the_parameters_of_its_partner(results):
+    arm, other = (take(results, name) for name in ("S-DQN", "exploring max"))
     assert other.operators.tolist() == [
         [f"max, exploration=policy({spec})" for spec in row] for row in arm.operators.tolist()
     ]
     assert np.isnan(other.of(results.final)).all()  # none of them has run
+    assert set(take(results, "exploring max", PAPERS).operators.flat) == {None}
+
+
+def test_an_arm_that_explores_needs_one_run_for_each_game_and_seed(results):
+    """A family is needed as a whole, since a parameter is chosen from it."""
+    family, exploring = (needed(results, [name]) for name in ("S-DQN", "exploring max"))
+    assert family.sum() == 6 * 15 and exploring.sum(axis=1).tolist() == [[1] * 5] * 3
+    assert [LAPTOP.arms[place] for _, place, _ in np.argwhere(exploring)[:2]] == [
+        "max, exploration=policy(softmax(5))",
+        "max, exploration=policy(softmax(30))",
+    ]
+    assert (needed(results, ["S-DQN", "exploring max"]) == family | exploring).all()
+    for scale, runs in ((SMOKE, 22), (LAPTOP, 345), (FULL, 420)):
+        assert needed(read(scale, None), ARMS).sum() == runs
+
+
+def test_runs_that_explore_wait_in_each_game_for_those_by_which_their_parameter_is_chosen(tmp_path, results):
+    arms = ("S-DQN", "exploring max", "mellowmax", "exploring mellowmax")
+    whole = waiting(results, arms)
+    assert (whole == needed(results, ["exploring mellowmax"])).all()  # none of mellowmax has run
+    assert not waiting(results, ["S-DQN", "mellowmax"]).any()
+    states = {("asterix", "softmax(1)", 14): "failed", ("seaquest", "softmax(1)", 14): "diverged"}
+    study = paper_study(tmp_path / "study", LAPTOP, operators=candidates(LAPTOP, "S-DQN"), states=states)
+    found = waiting(results_of(LAPTOP, study), ["exploring max"])
+    assert found.sum(axis=(1, 2)).tolist() == [0, 5, 0]
 
 
 def test_the_papers_grid_is_a_part_of_the_scales(results):

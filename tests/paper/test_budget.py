@@ -4,7 +4,7 @@ import pytest
 
 from softbellman.config import checked
 from softbellman.paper import budget
-from softbellman.paper.grid import SCALES, plan_runs
+from softbellman.paper.grid import SCALES
 from softbellman.running.comparison import Resources
 from softbellman.running.launch import Work
 from softbellman.study.files import save_params
@@ -14,21 +14,21 @@ from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter
 from softbellman.training.metrics import columns
 
-from ..studies import row
+from ..studies import planned_of, row
 
 SMOKE, LAPTOP, FULL = SCALES.values()
 TWO = Resources(2, 1)
 
 
 def test_what_is_left_is_summed_up(tmp_path):
-    comparison = plan_runs(LAPTOP, ["max", "softmax(1)"], None)
+    comparison = planned_of(LAPTOP, ["max", "softmax(1)"])
     runs = runs_of(tmp_path, comparison.environments, comparison.specs, comparison.seeds)
     work = Work([], [runs[:3], runs[3:4]])
-    lines = dict(budget.summary(comparison, work, TWO, budget.Calibration(1000.0, 5_000, "by hand")))
-    assert lines["agent steps"] == "2,400,000 in all, 4 runs"
-    assert lines["time"] == "about 40 minutes, 2 groups at once"
+    lines = dict(budget.summary(comparison, work, 2, TWO, budget.Calibration(1000.0, 5_000, "by hand")))
+    assert lines["agent steps"] == "3,600,000 in all, 6 runs"
+    assert lines["time"] == "about 60 minutes, 2 groups at once"
     replays = 4 * comparison.plans[0].replay_bytes
-    assert lines["disk"].startswith(f"{4 * (5_000 + 12 * 600):,} bytes that stay, and up to {2 * replays:,} for")
+    assert lines["disk"].startswith(f"{6 * (5_000 + 12 * 600):,} bytes that stay, and up to {2 * replays:,} for")
     assert lines["calibrated"] == "by hand"
 
 
@@ -54,7 +54,7 @@ def clocking(seen, state="finished"):
 
 
 def test_a_calibration_takes_the_second_phase_of_as_many_groups_as_there_are_workers(monkeypatch):
-    comparison, seen = plan_runs(SMOKE, ["double(max)"], None), []
+    comparison, seen = planned_of(SMOKE, ["double(max)"]), []
     monkeypatch.setattr("os.getloadavg", lambda: (1.25, 9.0, 9.0))
     found = budget.calibrate(comparison, TWO._replace(engine=clocking(seen)))
     study = seen[0][0]
@@ -73,7 +73,7 @@ def test_a_calibration_trains_groups_of_the_width_of_a_block(scale):
         pytest.importorskip("ale_py")
     wide = scale._replace(settings=scale.settings | {"loop.block_width": 3, "learner.replay_capacity": 60_000})
     seen = []
-    found = budget.calibrate(plan_runs(wide, ["max"], None), TWO._replace(engine=clocking(seen)))
+    found = budget.calibrate(planned_of(wide, ["max"]), TWO._replace(engine=clocking(seen)))
     steps = budget.HOST_STEPS if scale.is_atari else budget.DEVICE_STEPS
     assert [seeds for _, seeds in seen] == [[0, 1, 2], [3, 4, 5]]
     assert found.steps_per_second == pytest.approx(3 * (steps / 4 + steps / 8))
@@ -86,7 +86,7 @@ def test_a_calibration_trains_groups_of_the_width_of_a_block(scale):
 def test_a_calibration_that_comes_to_no_end_says_why(state, why):
     seen = []
     with pytest.raises(ValueError, match=rf"calibration did not come .*max, seed 0: {why}"):
-        budget.calibrate(plan_runs(SMOKE, ["max"], None), TWO._replace(engine=clocking(seen, state)))
+        budget.calibrate(planned_of(SMOKE, ["max"]), TWO._replace(engine=clocking(seen, state)))
     assert not seen[0][0].path.exists()
 
 

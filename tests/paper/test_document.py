@@ -46,7 +46,7 @@ def test_runs_that_diverged_are_told_of(tmp_path):
     study = paper_study(tmp_path / "study", LAPTOP, states={("seaquest", "max", 11): "diverged"})
     found = contents(results_of(LAPTOP, study), Records.read(study))
     text = document.render(found, tmp_path / "paper.md", tmp_path / "study" / "paper")
-    assert text.count("**Diverged:** 1 run diverged: ") == sum("max" in v.operators(LAPTOP) for v in VIEWS.values())
+    assert text.count("**Diverged:** 1 run diverged: ") == sum("DQN" in v.arms for v in VIEWS.values())
 
 
 def test_estimates_say_in_how_many_games_they_are(written):

@@ -36,17 +36,16 @@ TRAIN = """
     import sys
     from pathlib import Path
 
+    from softbellman.paper.arms import needed
     from softbellman.paper.grid import SCALES, open_study, plan_runs
-    from softbellman.paper.views import VIEWS
+    from softbellman.paper.results import read
     from softbellman.running.comparison import Resources
     from softbellman.running.compare import train_comparison
 
     environment, settings, out = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
     full = SCALES["full"]
-    wanted = VIEWS["table-1"].operators(full)
-    first = next(spec for spec in full.operators if spec in wanted)
     scale = full._replace(environments=(environment,), seeds=full.seeds[:1], settings=full.settings | settings)
-    comparison = plan_runs(scale, [first], open_study(scale, out))
+    comparison = plan_runs(scale, needed(read(scale, None), ["DDQN"]), open_study(scale, out))  # Table 1's first cell
     train_comparison(comparison, out, Resources(1, 1), quiet=True)
 """
 DEADLINE = 900.0  # seconds

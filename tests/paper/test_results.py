@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from softbellman.analysis.statistics import known_mean
+from softbellman.paper.arms import needed
 from softbellman.paper.grid import SCALES
 from softbellman.paper.results import deviation, read
 
@@ -70,20 +71,22 @@ def test_where_nothing_beats_random_actions_there_is_no_scale(tmp_path):
 def test_without_a_study_nothing_is_there():
     nothing = read(LAPTOP, None)
     assert not nothing.counted.any() and np.isnan(nothing.random).all() and np.isnan(nothing.score_scale).all()
-    assert nothing.missing(LAPTOP.operators)[:2] == (300, 300)
-    assert nothing.missing(["max"]).hours is None
-    assert "is unknown, for no run has ended" in str(nothing.missing(["max"]))
+    assert nothing.missing(needed(nothing, LAPTOP.operators))[:2] == (300, 300)
+    assert nothing.missing(needed(nothing, ["max"])).hours is None
+    assert "is unknown, for no run has ended" in str(nothing.missing(needed(nothing, ["max"])))
     assert read(SCALES["full"], None).random.tolist() == [163.9, 307.3, 10780.5, 1.7, 210.0, 68.4]
 
 
 def test_what_is_missing_is_named_and_timed(results):
-    missing = results.missing(["max", "double(max)", "softmax(1)", "softmax(5)"])
+    missing = results.missing(needed(results, ["max", "double(max)", "softmax(1)", "softmax(5)"]))
     assert (missing.runs, missing.asked) == (2 + 5 + 30, 60)
     assert missing.text == "2 of 15 of max; 5 of 15 of double(max); 15 of 15 of softmax(1, 5)"
-    assert results.missing(["max"], [0])[:3] == (0, 5, "")
+    of_max = needed(results, ["max"])
+    breakout, asterix = (np.where(np.arange(3)[:, None, None] == game, of_max, False) for game in (0, 1))
+    assert results.missing(breakout)[:3] == (0, 5, "")
     # Those of asterix that ended took 120 s and 10 s more for each run before them in the study.
     took = np.mean([120.0 + 10 * number for number in (11, 12, 14)])
-    assert results.missing(["max"], [1]).hours == pytest.approx(2 * took / 3600)
+    assert results.missing(asterix).hours == pytest.approx(2 * took / 3600)
 
 
 def test_runs_that_share_a_clock_share_its_time(tmp_path):
@@ -95,7 +98,7 @@ def test_runs_that_share_a_clock_share_its_time(tmp_path):
 
     states = {("seaquest", "max", 14): "running"}
     study = paper_study(tmp_path / "study", LAPTOP, clock, operators=OPERATORS, states=states)
-    missing = results_of(LAPTOP, study).missing(["max"])
+    missing = (found := results_of(LAPTOP, study)).missing(needed(found, ["max"]))
     assert missing.runs == 1 and missing.hours == pytest.approx((600 + 900) / 9 / 3600, rel=1e-3)
 
 
@@ -106,7 +109,8 @@ def test_groups_of_one_family_that_took_about_as_long_are_two(tmp_path):
         return {"seconds": (770.0 if seed < 12 else 782.0 if seed < 14 else 783.2) * done + 0.3 * (seed - 10)}
 
     study = paper_study(tmp_path / "study", LAPTOP, clock, operators=["max"])
-    assert results_of(LAPTOP, study).hours(["max"]) == pytest.approx(3 * (770 + 782 + 783.2) / 3600, rel=1e-2)
+    found = results_of(LAPTOP, study)
+    assert found.hours(needed(found, ["max"])) == pytest.approx(3 * (770 + 782 + 783.2) / 3600, rel=1e-2)
 
 
 def test_means_and_deviations_leave_out_what_is_unknown():

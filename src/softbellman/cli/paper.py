@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +41,11 @@ def run(command: PaperRun) -> int:
     study = grid.open_study(scale, out)
     if not command.dry_run:
         require_directory(out / "paper")
-    specs = {spec for view in chosen for spec in view.operators(scale)}
+    arms = {arm for view in chosen for arm in view.arms}
     code = 0
-    if specs:
+    if arms:
         leave_memory_of_the_gpu()
-        code = _train(command, scale, specs, out, study)
+        code = _train(command, scale, arms, out, study)
     elif command.dry_run:
         print_lines([("runs", "none: it is measured anew each time, in seconds")])
     if command.dry_run or code == EXIT_CODE:
@@ -94,24 +95,30 @@ def page(command: PaperPage) -> int:
     return 0
 
 
-def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study: "Study | None") -> int:
-    """Trains what some operators lack, or says what it would take."""
+def _train(command: PaperRun, scale: "Scale", arms: set[str], out: Path, study: "Study | None") -> int:
+    """Trains what some arms lack, or says what it would take; runs chosen by others' scores come after these."""
+    from softbellman.analysis.records import Records
+    from softbellman.paper import budget, results
+    from softbellman.paper.arms import needed, waiting
     from softbellman.paper.grid import plan_runs
     from softbellman.running.compare import train_comparison
     from softbellman.running.comparison import resources_for
     from softbellman.running.launch import outcome
     from softbellman.study.runs import read_status
 
-    comparison = plan_runs(scale, specs, study)
+    there = results.read(scale, Records.read(study) if study else None)
+    later = waiting(there, arms)
+    comparison = plan_runs(scale, needed(there, arms) & ~later, study)
     resources = resources_for(comparison.cells, command.workers, None, study)
     work = comparison.work(out, resources, retry_failed=command.retry_failed)
     print_lines([("scale", f"{scale.name}: {scale.summary}"), *comparison.summary(work, resources)])
+    if later.any():
+        print_lines([("then", f"{later.sum()} runs on exploration, with parameters chosen by the scores of these")])
     if command.dry_run:
         if work.sizes:
-            from softbellman.paper import budget
-
             busy = resources._replace(workers=min(resources.workers, len(work.sizes)))
-            print_lines(budget.summary(comparison, work, busy, budget.calibrate(comparison, busy)))
+            found = budget.calibrate(comparison, busy)
+            print_lines(budget.summary(comparison, work, int(later.sum()), busy, found))
         print_lines([("directory", str(out))])
         return 0
     if work.sizes or study is None:
@@ -121,10 +128,12 @@ def _train(command: PaperRun, scale: "Scale", specs: set[str], out: Path, study:
             )
         except KeyboardInterrupt:
             return complain("stopped; the same command goes on", EXIT_CODE)
-    faults = outcome(study, comparison.trained)
+        if later.any():
+            return _train(replace(command, retry_failed=False), scale, arms, out, study)
+    faults = outcome(study, comparison.trains)
     for fault in faults:
         complain(fault, 1)
-    if any(read_status(run) == "failed" and run.operator in comparison.trained for run in study.runs):
+    if any(read_status(run) == "failed" and comparison.trains(run) for run in study.runs):
         complain("the same command with --retry-failed tries again what failed", 1)
     return 1 if faults else 0
 
@@ -154,7 +163,7 @@ def _read(scale: "Scale", folder: Path) -> "tuple[Results, Records | None]":
 
 
 def _require(records: "Records | None", chosen: "Sequence[View]", scale: "Scale", folder: Path) -> None:
-    if records is None and any(view.operators(scale) for view in chosen):
+    if records is None and any(view.arms for view in chosen):
         name = chosen[0].name if len(chosen) == 1 else "all"
         raise ValueError(
             f"{folder} holds no study yet; train one with softbellman paper run {name} --scale {scale.name}, or name "

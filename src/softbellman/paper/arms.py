@@ -1,9 +1,10 @@
-"""Arms of the claims: families of arms whose parameter is chosen for each game and seed.
+"""Arms of the claims: families of arms whose parameter is chosen for each game and seed, and the runs they need.
 
 No run is judged by a choice that it took part in: a parameter is chosen by the mean final score of the other seeds.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,12 @@ ARMS = {
     "exploring mellowmax": EXPLORING_MELLOWMAX,
 }
 """Each arm as a study has it, `{:g}` standing for a parameter that is chosen."""
+
+PARTNERS = {"exploring max": "S-DQN", "exploring mellowmax": "mellowmax"}
+"""Arms that explore by a policy, and whose parameter each has: no others of its family are needed."""
+
+OPERATORS = ("DQN", "DDQN", "S-DQN", "S-DDQN", "mellowmax")
+"""The arms that are operators alone; together they need the whole grid."""
 
 WHOLE, PAPERS, FIXED = "the whole grid", "1, 5, 10", "Table A1"
 """Ways to choose parameters: from the scale's grid, from what it shares with the paper's, or as the paper has them."""
@@ -74,16 +81,49 @@ def chosen(scale: Scale) -> str:
 
 
 def candidates(scale: Scale, name: str, reading: str = WHOLE) -> tuple[str, ...]:
-    """List the operators of an arm that a reading chooses from."""
+    """List the operators of an arm that a reading chooses from; an operator of the grid is an arm of its own."""
     parameters = [n for n in scale.parameters if reading != PAPERS or n in PAPERS_PARAMETERS]
-    return tuple(dict.fromkeys(ARMS[name].format(number) for number in parameters))
+    return tuple(dict.fromkeys(ARMS.get(name, name).format(number) for number in parameters))
+
+
+def needed(results: Results, names: Iterable[str]) -> np.ndarray:
+    """Return which runs `[game, arm, seed]` some arms need: of a chosen one its whole family.
+
+    An arm that explores needs a run for each game and seed, with the parameter that its partner has there; as long as
+    nothing of that one is there, with the first.
+    """
+    found = np.zeros(results.states.shape, dtype=bool)
+    for name in names:
+        specs = candidates(results.scale, name)
+        if name in PARTNERS:
+            for (game, seed), spec in np.ndenumerate(take(results, name).operators):
+                found[game, results.scale.arms.index(spec or specs[0]), seed] = True
+        else:
+            found[:, [spec in specs for spec in results.scale.arms]] = True
+    return found
+
+
+def waiting(results: Results, names: Iterable[str]) -> np.ndarray:
+    """Return which of the runs `[game, arm, seed]` that some arms need are not known yet.
+
+    These are of arms that explore, in games where not all runs count by which the parameter of the partner is chosen.
+    """
+    found = np.zeros(results.states.shape, dtype=bool)
+    for name in set(PARTNERS) & set(names):
+        family = needed(results, [PARTNERS[name]])
+        open_games = (family & ~results.counted).any(axis=(1, 2))
+        found |= needed(results, [name]) & open_games[:, None, None]
+    return found
 
 
 def take(results: Results, name: str, reading: str = WHOLE) -> Arm:
     """Choose what stands for an arm in every game and for every seed.
 
-    With the tau of Table A1, mellowmax is chosen from the whole grid: the paper does not say which omega it took.
+    With the tau of Table A1, mellowmax is chosen from the whole grid: the paper does not say which omega it took. An
+    arm that explores has the parameter of its partner by the first reading, and by the others nothing.
     """
+    if name in PARTNERS:
+        return _with_parameters_of(take(results, PARTNERS[name]), name, reading)
     scale, shape = results.scale, (len(results), len(results.scale.seeds))
     specs, fixed = candidates(scale, name, reading), TABLE_A1.get(name)
     if reading == FIXED and fixed:
@@ -98,16 +138,6 @@ def take(results: Results, name: str, reading: str = WHOLE) -> Arm:
     return Arm(name, taken, results)
 
 
-def alike(arm: Arm, name: str) -> Arm:
-    """Take the members of another family that have the parameters chosen for an arm."""
-    scale = arm.results.scale
-    partners = dict(zip(candidates(scale, arm.name), candidates(scale, name), strict=True))
-    operators = np.empty_like(arm.operators)
-    for cell, spec in np.ndenumerate(arm.operators):
-        operators[cell] = partners.get(spec)
-    return Arm(name, operators, arm.results)
-
-
 def choose(results: Results, game: int, specs: tuple[str, ...]) -> Chosen:
     """Choose among operators by their final scores in a game, as `analysis.choice` does."""
     scale = results.scale
@@ -115,3 +145,13 @@ def choose(results: Results, game: int, specs: tuple[str, ...]) -> Chosen:
         results.final, scale.environments, scale.arms, scale.seeds, results.states, "final score, for choices"
     )
     return choose_parameter(scores, specs, game=scale.environments[game])
+
+
+def _with_parameters_of(arm: Arm, name: str, reading: str) -> Arm:
+    """Take the members of another family that have the parameters chosen for an arm."""
+    scale, operators = arm.results.scale, np.full_like(arm.operators, None)
+    partners = dict(zip(candidates(scale, arm.name), candidates(scale, name), strict=True))
+    if reading == WHOLE:
+        for cell, spec in np.ndenumerate(arm.operators):
+            operators[cell] = partners.get(spec)
+    return Arm(name, operators, arm.results)

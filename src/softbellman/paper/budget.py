@@ -69,12 +69,22 @@ def calibrate(comparison: Comparison, resources: Resources) -> Calibration:
     return Calibration(pace, size, told)
 
 
-def summary(comparison: Comparison, work: Work, resources: Resources, found: Calibration) -> list[tuple[str, str]]:
-    """Say what is left to train and what it will take: a few labels, each with a text."""
+def summary(
+    comparison: Comparison, work: Work, later: int, resources: Resources, found: Calibration
+) -> list[tuple[str, str]]:
+    """Say what is left to train and what it will take: a few labels, each with a text.
+
+    Args:
+        comparison: the comparison.
+        work: what is left of it.
+        later: how many runs are trained after it.
+        resources: what it is trained with.
+        found: the pace.
+    """
     config, at_once = comparison.config, min(resources.workers, len(work.sizes))
     begun = sum(len(group.unfinished) * (config.loop.steps - group.saved_steps) for group in work.begun)
-    steps = begun + config.loop.steps * sum(map(len, work.fresh))
-    runs = sum(size for _, size in work.sizes)
+    steps = begun + config.loop.steps * (sum(map(len, work.fresh)) + later)
+    runs = sum(size for _, size in work.sizes) + later
     phases = math.ceil(config.loop.steps / config.loop.epoch_steps)
     kept = runs * (found.run_bytes + phases * _ROW_BYTES)
     saved = comparison.replay_bytes(work, at_once) * config.checkpoint.keep if config.checkpoint.replay else 0

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from softbellman.analysis.records import Records
+from softbellman.paper.arms import ARMS, needed
 from softbellman.paper.claims import CLAIMS, LEVEL
 from softbellman.paper.figures.view import View, lay_out
 from softbellman.paper.results import Results, duration
@@ -25,7 +26,7 @@ def contents(results: Results, records: Records | None) -> dict[str, Any]:
         "title": f"The paper, figure by figure: {scale.name}",
         "first": first_sentence(results, verdicts),
         "scale": scale,
-        "missing": results.missing(scale.arms),
+        "missing": results.missing(needed(results, ARMS)),
         "level": f"{LEVEL:.2%}",
         "verdicts": [_verdict(verdict) for verdict in verdicts],
         "sections": [_section(view, results) for view in VIEWS.values()],
@@ -40,11 +41,11 @@ def first_sentence(results: Results, verdicts: Sequence[Verdict]) -> str:
     >>> from softbellman.paper import grid, results
     >>> nothing = results.read(grid.SCALES["smoke"], None)
     >>> first_sentence(nothing, [judge(claim, nothing) for claim in CLAIMS])[41:]
-    '0 are supported, 0 are not supported and 20 are undecided at scale smoke: 26 of 26 runs are missing.'
+    '0 are supported, 0 are not supported and 20 are undecided at scale smoke: 22 of 22 runs are missing.'
     """
     counts = Counter(verdict.state for verdict in verdicts)
     said = [f"{counts[state]} {'is' if counts[state] == 1 else 'are'} {state}" for state in STATES]
-    missing = results.missing(results.scale.arms)
+    missing = results.missing(needed(results, ARMS))
     return (
         f"Of the paper's {len(verdicts)} claims about training, {said[0]}, {said[1]} and {said[2]} "
         f"at scale {results.scale.name}{f': {missing.count}' if missing.runs else ''}."
@@ -96,7 +97,7 @@ def _section(view: View, results: Results) -> dict[str, Any]:
     data = view.data(results)
     rows = view.analyse(data)
     missing = None if view.measure else view.missing(results)
-    hours = None if view.measure else results.hours(view.operators(results.scale))
+    hours = None if view.measure else results.hours(needed(results, view.arms))
     return {
         "view": view,
         "data": data,

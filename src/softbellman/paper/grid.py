@@ -3,9 +3,11 @@
 All views of a scale share one study, so that no run is trained twice. It grows: a view adds the operators it needs.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from softbellman.analysis.scores import final_phases
 from softbellman.arguments import nearest
@@ -140,7 +142,7 @@ _SMOKE = Scale(
 )
 _LAPTOP = Scale(
     name="laptop",
-    summary="three games of MinAtar that the paper has, 600,000 agent steps, 5 seeds: 300 runs, 195 on exploration",
+    summary="three games of MinAtar that the paper has, 600,000 agent steps, 5 seeds: 300 runs, and 45 on exploration",
     environments=("minatar/breakout", "minatar/asterix", "minatar/seaquest"),
     parameters=(1, 5, 10, 30, 100, 300),
     seeds=(10, 11, 12, 13, 14),
@@ -154,7 +156,7 @@ _LAPTOP = Scale(
 )
 _FULL = Scale(
     name="full",
-    summary="the paper's six games of Atari, 50,000,000 agent steps, 5 seeds: 330 runs, 210 on exploration",
+    summary="the paper's six games of Atari, 50,000,000 agent steps, 5 seeds: 330 runs, and 90 on exploration",
     environments=tuple(
         f"atari/{game}" for game in ("qbert", "ms_pacman", "crazy_climber", "breakout", "asterix", "seaquest")
     ),
@@ -194,19 +196,20 @@ def open_study(scale: Scale, path: Path) -> Study | None:
     return study
 
 
-def plan_runs(scale: Scale, specs: Collection[str], study: Study | None) -> "Comparison":
-    """Check the comparison that trains operators of a scale, and leaves others that its study has as they are.
+def plan_runs(scale: Scale, needed: np.ndarray, study: Study | None) -> "Comparison":
+    """Check the comparison that trains runs of a scale, and leaves others that its study has as they are.
 
     Args:
         scale: the scale.
-        specs: the operators wanted.
+        needed: `[game, arm, seed]` which runs are needed.
         study: the study, as `open_study` returned it.
     """
     from softbellman.running.comparison import prepare
 
-    wanted = {*specs, *(study.operators if study else ())}
+    cells = {(scale.environments[game], scale.arms[arm], scale.seeds[seed]) for game, arm, seed in np.argwhere(needed)}
+    wanted = {*(arm for _, arm, _ in cells), *(study.operators if study else ())}
     chosen = [as_arm(spec) for spec in scale.arms if spec in wanted]
-    return prepare(scale.environments, chosen, scale.seeds, scale.config)._replace(only=frozenset(specs))
+    return prepare(scale.environments, chosen, scale.seeds, scale.config)._replace(only=frozenset(cells))
 
 
 def _faults(scale: Scale, study: Study) -> list[str]:

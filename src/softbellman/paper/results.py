@@ -4,7 +4,7 @@ A run counts if it finished or diverged. One that diverged has the random policy
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -75,7 +75,12 @@ class Results(NamedTuple):
     @property
     def counted(self) -> np.ndarray:
         """`[game, arm, seed]` which runs count."""
-        return (self.states == "finished") | (self.states == "diverged")
+        return (self.states == "finished") | self.diverged
+
+    @property
+    def diverged(self) -> np.ndarray:
+        """`[game, arm, seed]` which runs diverged."""
+        return self.states == "diverged"
 
     @property
     def agent_steps(self) -> np.ndarray:
@@ -111,37 +116,28 @@ class Results(NamedTuple):
         found = known_mean(np.abs(self.late(self.of("max", self.columns["held_out_value"]))))
         return np.where(found > 0, found, np.nan)
 
-    def missing(self, specs: Collection[str], games: Sequence[int] | None = None) -> Missing:
-        """Say which runs of some arms do not count, in some games, by default all."""
-        rows = range(len(self.scale.games)) if games is None else games
-        places = [place for place, spec in enumerate(self.scale.arms) if spec in specs]
-        cells = [(game, place, seed) for place in places for game in rows for seed in range(len(self.scale.seeds))]
-        lacking = [cell for cell in cells if not self.counted[cell]]
-        each = len(rows) * len(self.scale.seeds)
-        alike: dict[int, list[str]] = {}
-        for place in places:
-            alike.setdefault(sum(cell[1] == place for cell in lacking), []).append(self.scale.arms[place])
-        text = "; ".join(f"{n} of {each} of {_shortly(named)}" for n, named in sorted(alike.items()) if n)
-        return Missing(len(lacking), len(cells), text, self._hours(lacking))
+    def missing(self, needed: np.ndarray) -> Missing:
+        """Say which of the runs `[game, arm, seed]` that are needed do not count."""
+        lacking = needed & ~self.counted
+        alike: dict[tuple[int, int], list[str]] = {}
+        for place, spec in enumerate(self.scale.arms):
+            alike.setdefault((int(lacking[:, place].sum()), int(needed[:, place].sum())), []).append(spec)
+        text = "; ".join(f"{n} of {all_} of {_shortly(named)}" for (n, all_), named in sorted(alike.items()) if n)
+        return Missing(int(lacking.sum()), int(needed.sum()), text, self._hours(lacking))
 
-    def diverged(self, specs: Collection[str]) -> int:
-        """Count the runs of some arms that diverged."""
-        return int((self.states[:, [spec in specs for spec in self.scale.arms]] == "diverged").sum())
+    def hours(self, needed: np.ndarray) -> float | None:
+        """Compute the hours of one worker that runs `[game, arm, seed]` took; None if none of them has ended."""
+        ended = needed & self.counted
+        return self._hours(ended) if ended.any() else None
 
-    def hours(self, specs: Collection[str]) -> float | None:
-        """Compute the hours of one worker that the runs of some arms took; None if none has ended."""
-        cells = [
-            (game, place, seed) for game, place, seed in np.argwhere(self.counted) if self.scale.arms[place] in specs
-        ]
-        return self._hours(cells) if cells else None
-
-    def _hours(self, cells: Sequence[Sequence[int]]) -> float | None:
+    def _hours(self, runs: np.ndarray) -> float | None:
         """Estimate the hours of one worker that runs take, from those of the same game that ended, else of all."""
         paces = [_seconds_each(self.columns["seconds"][game, :, :, -1], self.scale.arms) for game in range(len(self))]
         known = [pace for pace in paces if pace is not None]
         if not known:
             return None
-        return sum(paces[game] or float(np.mean(known)) for game, _, _ in cells) / 3600
+        each = [pace or float(np.mean(known)) for pace in paces]
+        return float(runs.sum(axis=(1, 2)) @ each) / 3600
 
     def __len__(self) -> int:
         """Count the games."""

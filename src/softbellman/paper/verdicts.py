@@ -1,14 +1,14 @@
 """Verdicts on claims: intervals of differences paired by seed, stratified by game, and what follows from them."""
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from softbellman.analysis.statistics import Interval
-from softbellman.paper.arms import readings, take
+from softbellman.paper.arms import needed, readings, take
 from softbellman.paper.claims import LEVEL, Claim
 from softbellman.paper.results import Results
 from softbellman.report.wording import count
@@ -101,13 +101,14 @@ def judge(claim: Claim, results: Results) -> Verdict:
         Shown(reading, part.label, estimate(difference))
         for reading, found in differences.items()
         for part, difference in zip(claim.parts, found, strict=True)
-        if found is own or not np.array_equal(found, own, equal_nan=True)
+        if found is own or (np.isfinite(difference).any() and not np.array_equal(found, own, equal_nan=True))
     ]
-    needed = claim.needs(results.scale)
-    missing = results.missing(needed, games)
+    runs = needed(results, claim.needs)
+    runs[[game not in games for game in range(len(results))]] = False
+    missing = results.missing(runs)
     if missing.runs:
         return Verdict(*names, "undecided", missing.count, shown, so_far=True)
-    if fault := _fault(results, games, needed, own):
+    if fault := _fault(results, games, runs, own):
         return Verdict(*names, "undecided", fault, shown)
     if not results.scale.decides:
         return Verdict(*names, "undecided", f"scale {results.scale.name} decides nothing", shown)
@@ -134,14 +135,13 @@ def _side(interval: Interval, claim: Claim) -> str:
     return "claimed" if low > margin else "other" if high < margin else "both"
 
 
-def _fault(results: Results, games: Sequence[int], needed: Collection[str], differences: Sequence[np.ndarray]) -> str:
+def _fault(results: Results, games: Sequence[int], runs: np.ndarray, differences: Sequence[np.ndarray]) -> str:
     """Say why differences can't be had though every run counts, or nothing if they can."""
     faults = []
     for row, game in enumerate(games):
         if all(np.isfinite(each[row]).all() for each in differences):
             continue
-        own = [results.states[game, place] for place, arm in enumerate(results.scale.arms) if arm in needed]
-        diverged = int((np.array(own) == "diverged").sum())
+        diverged = int((runs & results.diverged)[game].sum())
         reasons = [f"{count(diverged, 'run')} diverged, without values or gradients"] if diverged else []
         if np.isnan(results.random[game]):
             reasons.append("the random policy's score is not known")

@@ -1,15 +1,13 @@
 """List of the paper's figures and tables, and the claims that each bears on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from softbellman.arguments import nearest
-from softbellman.paper.arms import candidates
 from softbellman.paper.claims import CLAIMS
 from softbellman.paper.figures import curves, simulated, simulations, tables
 from softbellman.paper.figures.curves import BY_TAU, NORM, NORM_OF_MEAN, SCORE, VALUE, VARIANCE, Row
 from softbellman.paper.figures.view import View
-from softbellman.paper.grid import Scale
 from softbellman.paper.results import Results
 from softbellman.paper.verdicts import Verdict, judge
 
@@ -59,12 +57,8 @@ def _over_training(
         partial(curves.analyse, [*drawn, *tabulated]),
         partial(curves.panels, drawn),
         partial(judge_all, claims),
-        partial(curves.specs, drawn),
+        curves.arms(drawn),
     )
-
-
-def _arms(*names: str) -> Callable[[Scale], tuple[str, ...]]:
-    return lambda scale: tuple(spec for name in names for spec in candidates(scale, name))
 
 
 VIEWS = {
@@ -144,7 +138,7 @@ VIEWS = {
             tables.table_1,
             tables.panels_1,
             partial(judge_all, ("most-taus", "both-ends-hurt")),
-            _arms("S-DDQN", "DDQN"),
+            ("S-DDQN", "DDQN"),
         ),
         View(
             "table-2",
@@ -158,7 +152,7 @@ VIEWS = {
                 judge_all,
                 ("softmax-above-max", "mellowmax-above-max", "not-below-mellowmax"),
             ),
-            _arms("DQN", "S-DQN", "mellowmax"),
+            ("DQN", "S-DQN", "mellowmax"),
         ),
         View(
             "table-3",
@@ -180,7 +174,7 @@ VIEWS = {
             tables.table_a1,
             tables.panels_a1,
             lambda _: [],
-            _arms("S-DQN", "S-DDQN"),
+            ("S-DQN", "S-DDQN"),
         ),
         View(
             "exploration",
@@ -193,7 +187,7 @@ VIEWS = {
             tables.exploration,
             tables.panels_exploration,
             partial(judge_all, ("cooling", "not-exploration", "mellowmax-exploration")),
-            _arms("DQN", "S-DQN", "exploring max", "cooled softmax", "mellowmax", "exploring mellowmax"),
+            tables.EXPLORATION,
         ),
     )
 }

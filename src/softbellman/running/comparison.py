@@ -25,7 +25,7 @@ from softbellman.study.groups import open_groups
 from softbellman.study.matching import require_within
 from softbellman.study.place import require_new
 from softbellman.study.provenance import thread_pool
-from softbellman.study.runs import runs_of
+from softbellman.study.runs import RunPath, runs_of
 from softbellman.study.store import Study, study_in
 
 _COMPILED_TOGETHER = 8
@@ -74,7 +74,8 @@ class Comparison(NamedTuple):
         config: the resolved configuration, from which arms differ.
         plans: one run's plan in each environment, under that configuration.
         replays: bytes of a run's replay, by environment and name of the arm.
-        only: names of the arms that are trained now, the others being left as they are; empty: all.
+        only: environment, name of the arm and seed of the runs that are trained now, the others being left as they
+            are; None: all.
         log: names of the sinks that rows go to beside `metrics.csv`; None: as the study was begun, or none.
     """
 
@@ -83,7 +84,7 @@ class Comparison(NamedTuple):
     config: Config
     plans: list[Plan]
     replays: Mapping[tuple[str, str], int]
-    only: frozenset[str] = frozenset()
+    only: frozenset[tuple[str, str, int]] | None = None
     log: tuple[str, ...] | None = None
 
     def going_on(self, begun: Study | None) -> "Comparison":
@@ -111,9 +112,13 @@ class Comparison(NamedTuple):
         return [str(arm) for arm in self.arms]
 
     @property
-    def trained(self) -> list[str]:
-        """Names of the arms that are trained now."""
-        return [arm.name for arm in self.arms if not self.only or arm.name in self.only]
+    def trained(self) -> list[Arm]:
+        """The arms that are trained now."""
+        return [arm for arm in self.arms if self.only is None or any(arm.name == name for _, name, _ in self.only)]
+
+    def trains(self, run: RunPath) -> bool:
+        """Says whether a run is among those that are trained now."""
+        return self.only is None or (run.environment, run.operator, run.seed) in self.only
 
     @property
     def facts(self) -> dict[str, dict[str, Any]]:
@@ -123,7 +128,7 @@ class Comparison(NamedTuple):
     @property
     def cells(self) -> int:
         """How many runs of these there are."""
-        return len(self.plans) * len(self.trained) * len(self.seeds)
+        return len(self.plans) * len(self.arms) * len(self.seeds) if self.only is None else len(self.only)
 
     @property
     def default_out(self) -> Path:
@@ -151,17 +156,17 @@ class Comparison(NamedTuple):
             ValueError: if the study there is another one, or something else is there.
             MemoryError: if the groups that train at once do not fit into memory together.
         """
-        groups, wanted, workers = [], set(self.trained), resources.workers
+        groups, workers = [], resources.workers
         if study := study_in(out):
             require_within(study, self.environments, self.arms, self.seeds, self.config, self.facts)
-            groups = [each for each in open_groups(study) if any(run.operator in wanted for run in each.runs)]
+            groups = [each for each in open_groups(study) if any(map(self.trains, each.runs))]
         else:
             require_new(out)
-        runs = [run for run in runs_of(out, self.environments, self.specs, self.seeds) if run.operator in wanted]
+        runs = [run for run in runs_of(out, self.environments, self.specs, self.seeds) if self.trains(run)]
         found = find_work(runs, groups, self.group_width(workers), workers, retry_failed=retry_failed)
         needed = self.replay_bytes(found, workers) + min(workers, len(found.sizes)) * resources.trainer.process_bytes
         lower = ["--workers"] * (workers > 1)
-        if study is None and not self.only:  # those of a study that is begun, or of the paper, are what they are
+        if study is None and self.only is None:  # those of a study that is begun, or of the paper, are what they are
             lower += ["learner.replay_capacity", "loop.block_width"]
         require_memory(needed, resources.memory, " or ".join(filter(None, [", ".join(lower[:-1]), *lower[-1:]])))
         return found
@@ -175,7 +180,6 @@ class Comparison(NamedTuple):
         """Says what will be run: a few labels, each with a text."""
         if not work.sizes:
             return [("runs", f"{self.cells}, none of which is left to train")]
-        trained = [arm for arm in self.arms if arm.name in self.trained]
         first = self.plans[0]._replace(replay_bytes=self.replay_bytes(work, 1)).summary()
         at_once = min(resources.workers, len(work.sizes))
         missing = sum(size for _, size in work.sizes)
@@ -190,7 +194,7 @@ class Comparison(NamedTuple):
         ]
         return [
             *(line for each in self.plans for line in each.summary() if line[0] in _OF_EACH_ENVIRONMENT),
-            (noun_of(trained) + "s" * (len(trained) > 1), joined(trained)),
+            (noun_of(self.trained) + "s" * (len(self.trained) > 1), joined(self.trained)),
             ("seeds" if len(self.seeds) > 1 else "seed", ", ".join(map(str, self.seeds))),
             *(several if self.cells > 1 else [("threads", str(resources.threads))]),
             *(line for line in first if line[0] in _OF_EACH_RUN),

@@ -175,17 +175,17 @@ def remove_ended(study: Study, confirm: Callable[[], None]) -> None:
             group.remove()
 
 
-def outcome(study: Study, operators: Sequence[str] | None = None) -> list[str]:
+def outcome(study: Study, trained: Callable[[RunPath], bool] = lambda run: True) -> list[str]:
     """Says of each arm of which not every run has finished how many have, and what became of the others.
 
     Args:
         study: the study.
-        operators: names of the arms; None: all.
+        trained: says which of its runs are meant; by default all.
     """
-    lines = []
+    lines, asked = [], [run for run in study.runs if trained(run)]
     for environment in study.environments:
-        for operator in study.operators if operators is None else operators:
-            runs = [run for run in study.runs if (run.environment, run.operator) == (environment, operator)]
+        for operator in study.operators:
+            runs = [run for run in asked if (run.environment, run.operator) == (environment, operator)]
             finished = [run for run in runs if read_status(run) == "finished"]
             if len(finished) < len(runs):
                 others = "; ".join(f"seed {run.seed} {_fate(run)}" for run in runs if run not in finished)

@@ -11,7 +11,6 @@ import numpy as np
 from softbellman.analysis.statistics import known_mean
 from softbellman.paper.arms import ARMS, WHOLE, candidates, readings, take
 from softbellman.paper.figures.panels import Panel, draw_band
-from softbellman.paper.grid import Scale
 from softbellman.paper.results import Results, deviation
 from softbellman.report.pictures import look, thousands
 
@@ -65,10 +64,9 @@ class _Line(NamedTuple):
     number: int
 
 
-def specs(rows: Sequence[Row], scale: Scale) -> tuple[str, ...]:
-    """List the operators that the rows need."""
-    arms = [arm for row in rows for arm in (("S-DDQN", "DDQN") if row.arms == BY_TAU else row.arms)]
-    return tuple(dict.fromkeys(spec for arm in arms for spec in candidates(scale, arm)))
+def arms(rows: Sequence[Row]) -> tuple[str, ...]:
+    """List the arms that the rows need."""
+    return tuple(dict.fromkeys(arm for row in rows for arm in (("S-DDQN", "DDQN") if row.arms == BY_TAU else row.arms)))
 
 
 def analyse(rows: Sequence[Row], results: Results) -> list[dict[str, Any]]:

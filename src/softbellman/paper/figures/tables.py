@@ -11,11 +11,14 @@ import numpy as np
 
 from softbellman.analysis.statistics import known_mean
 from softbellman.operators.spec import numbers
-from softbellman.paper.arms import ARMS, PAPERS, WHOLE, Arm, alike, candidates, choose, readings, take
+from softbellman.paper.arms import ARMS, PAPERS, WHOLE, Arm, candidates, choose, readings, take
 from softbellman.paper.expected import TABLE_1, TABLE_2, TABLE_A1, Score
 from softbellman.paper.figures.panels import Panel
 from softbellman.paper.results import Results, deviation
 from softbellman.report.pictures import look
+
+EXPLORATION = ("DQN", "S-DQN", "exploring max", "cooled softmax", "mellowmax", "exploring mellowmax")
+"""The arms of the table on exploration, in its order."""
 
 _BEST, _OTHERS = "best", "best by other seeds"
 _NONE = (float("nan"), float("nan"))
@@ -95,9 +98,7 @@ def panels_exploration(results: Results) -> list[list[Panel]]:
 
 
 def _explored(results: Results) -> list[Arm]:
-    softmax, mellowmax = (take(results, name) for name in ("S-DQN", "mellowmax"))
-    exploring = alike(softmax, "exploring max"), alike(mellowmax, "exploring mellowmax")
-    return [take(results, "DQN"), softmax, exploring[0], take(results, "cooled softmax"), mellowmax, exploring[1]]
+    return [take(results, name) for name in EXPLORATION]
 
 
 def _by_arm(results: Results, arms: Sequence[Arm], game: int) -> Any:

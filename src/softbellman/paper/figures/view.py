@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softbellman.paper.arms import chosen
+from softbellman.paper.arms import chosen, needed
 from softbellman.paper.figures.panels import Panel, compose
 from softbellman.paper.grid import Scale
 from softbellman.paper.results import Missing, Results
@@ -28,7 +28,7 @@ class View(NamedTuple):
         analyse: from data to rows, each with the same headings.
         panels: from data to rows of panels; None: nothing is drawn.
         check: from data to verdicts.
-        operators: the operators of a scale that must have run; none for what is measured anew.
+        arms: the arms that it needs; none for what is measured anew.
         measure: for what is not trained: gives the data.
     """
 
@@ -39,7 +39,7 @@ class View(NamedTuple):
     analyse: Callable[[Any], list[dict[str, Any]]]
     panels: Callable[[Any], list[list[Panel]]] | None
     check: Callable[[Any], list[Verdict]]
-    operators: Callable[[Scale], tuple[str, ...]] = lambda scale: ()
+    arms: tuple[str, ...] = ()
     measure: Callable[[], Any] | None = None
 
     def data(self, results: Results) -> Any:
@@ -52,11 +52,11 @@ class View(NamedTuple):
 
     def missing(self, results: Results) -> Missing:
         """Say which of its runs are missing."""
-        return results.missing(self.operators(results.scale))
+        return results.missing(needed(results, self.arms))
 
     def diverged(self, results: Results) -> str:
         """Say how many of its runs diverged, and where they count; nothing if none did."""
-        counted = results.diverged(self.operators(results.scale))
+        counted = self._diverged(results)
         return (
             f"{count(counted, 'run')} diverged: curves, and the tables below them, leave out what diverged; tables of "
             "scores have it at the random policy's score"
@@ -68,10 +68,13 @@ class View(NamedTuple):
         """Title its picture, marked if runs are missing or diverged."""
         if self.measure:
             return self.title
-        missing, diverged = self.missing(results), results.diverged(self.operators(results.scale))
+        missing, diverged = self.missing(results), self._diverged(results)
         so_far = f"; so far: {missing.asked - missing.runs} of {missing.asked} runs" if missing.runs else ""
         lost = f"; {count(diverged, 'run')} diverged" if diverged else ""
         return f"{self.title}\nscale {results.scale.name}{so_far}{lost}"
+
+    def _diverged(self, results: Results) -> int:
+        return int((needed(results, self.arms) & results.diverged).sum())
 
     def plot(self, results: Results, data: Any) -> Any:
         """Draw it as a figure of Matplotlib's, or return None if nothing is drawn."""
