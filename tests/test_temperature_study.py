@@ -10,16 +10,29 @@ import pytest
 from softbellman.analysis.records import Records
 from softbellman.config import as_arm, preset
 from softbellman.running.build import spelled_arm
+from softbellman.study.store import Study
 
-from .studies import synthetic
+from .studies import paper_study, synthetic
 
-FILE = Path(__file__).parents[1] / "results" / "temperature" / "judge.py"
-_spec = importlib.util.spec_from_file_location("judge", FILE)
-assert _spec is not None and _spec.loader is not None
-judge = importlib.util.module_from_spec(_spec)
-sys.modules["judge"] = judge
-_spec.loader.exec_module(judge)
+FOLDER = Path(__file__).parents[1] / "results" / "temperature"
+
+
+def script(name):
+    """A script of the folder as a module."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+judge, grid = script("judge"), script("grid")
 NOISE = np.random.default_rng(0).normal(0, 0.1, 10)
+
+
+def contents(folder):
+    """The bytes of each file, by name."""
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 def games_of(scores, names=judge.GAMES):
@@ -39,6 +52,21 @@ def test_the_last_three_phases_count_and_a_diverged_run_as_chance(tmp_path):
     own = table["test_return"][(table["operator"] == "max") & (table["seed"] == 1)]
     assert found.scores["max"][1] == pytest.approx(own[-3:].mean())
     assert np.isnan(found.scores["softmax(5)"][0]) and found.scores["softmax(5)"][1] == found.random == 0.25
+
+
+def test_the_grid_is_copied_without_arms_that_explore(tmp_path):
+    exploring = "max, exploration=policy(softmax(5))"
+    study = paper_study(tmp_path / "laptop", grid.LAPTOP, operators=["max", "softmax(5)", exploring])
+    assert grid.copy(study.path, tmp_path / "scale") == 30
+    copied = Study(tmp_path / "scale")
+    assert copied.operators == ["max", "softmax(5)"] and copied.environments == study.environments
+    for before, after in zip((run for run in study.runs if run.operator != exploring), copied.runs, strict=True):
+        assert contents(after.path) == contents(before.path)
+    assert contents(copied.path / "random") == contents(study.path / "random") != {}
+    with pytest.raises(ValueError, match=r"scale is there already, and goes on by the command of README.md"):
+        grid.copy(study.path, tmp_path / "scale")
+    with pytest.raises(ValueError, match="nothing holds no study"):
+        grid.copy(tmp_path / "nothing", tmp_path / "other")
 
 
 def test_arms_are_called_as_a_study_calls_them():
