@@ -164,8 +164,7 @@ def test_a_difference_is_that_of_common_seeds(tmp_path):
         (
             {"max": [1, np.nan], "softmax(5)": [np.nan, 2]},
             [
-                "1 of 2 runs of max counts: 1 failed.",
-                "1 of 2 runs of softmax(5) counts: 1 failed.",
+                "1 of 2 runs of each of max and softmax(5) counts: 1 failed.",
                 (
                     "From 0 common seeds no difference can be told: no seed counts both with max and with another. "
                     "Scores a game were max 1.00, softmax(5) 2.00."
@@ -443,7 +442,7 @@ def test_an_environment_without_a_run_that_counts_is_in_the_page(tmp_path):
     for run in study.runs[:4]:
         write_status(run, "diverged", reason="the loss was not finite")
     words = text_of(report_of(study, films=False))
-    assert "0 of 2 runs of max count: 2 diverged." in words
+    assert "0 of 2 runs of each of max and mean count: 2 diverged." in words
     assert "From 0 common seeds no difference can be told: no seed counts both with max and with another." in words
     assert "No run counts, and there is nothing to draw." in words
     assert re.search(r"mean scored 2\.\d\d a game more than max", words)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from softbellman.analysis.findings import Found
+from softbellman.analysis.findings import Found, Row
 from softbellman.analysis.statistics import Difference, Interval
 from softbellman.config.arms import joined
 from softbellman.report.wording import count, decimals, ends, listed, number, signed
@@ -51,12 +51,7 @@ def conclude(found: Found) -> list[str]:
     """Says what can be concluded of an environment: missing runs, unfinished games, scores, chance, values."""
     rows, baseline = found.rows, found.rows[0].operator
     digits = decimals([row.final.mean for row in rows])
-    sentences = [
-        f"{row.counted} of {row.asked} runs of {row.operator} count{'s' if row.counted == 1 else ''}: "
-        f"{', '.join(f'{runs} {state}' for state, runs in row.missing.items())}."
-        for row in rows
-        if row.counted < row.asked
-    ]
+    sentences = _missing(rows)
     if cut := [f"{row.operator} ({row.unfinished} of {count(row.counted, 'run')})" for row in rows if row.unfinished]:
         sentences.append(
             f"In final scores of {listed(cut)} are test phases in which no game ended: each is the score of the "
@@ -81,6 +76,20 @@ def conclude(found: Found) -> list[str]:
             "table are those of a paired permutation test, each for itself."
         )
     return sentences + _values(found)
+
+
+def _missing(rows: Sequence[Row]) -> list[str]:
+    """Says of which operators not all runs count, and why; those of which it is the same are named together."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.counted < row.asked:
+            why = ", ".join(f"{runs} {state}" for state, runs in row.missing.items())
+            verb = "counts" if row.counted == 1 else "count"
+            alike.setdefault((f"{row.counted} of {row.asked} runs of", f"{verb}: {why}."), []).append(row.operator)
+    return [
+        f"{counted} {'each of ' if len(names) > 1 else ''}{listed(names)} {why}"
+        for (counted, why), names in alike.items()
+    ]
 
 
 def _chance(found: Found, digits: int) -> list[str]:
