@@ -67,6 +67,10 @@ def test_the_grid_is_copied_without_arms_that_explore(tmp_path):
         grid.copy(study.path, tmp_path / "scale")
     with pytest.raises(ValueError, match="nothing holds no study"):
         grid.copy(tmp_path / "nothing", tmp_path / "other")
+    (study.path / "random").rename(tmp_path / "scores")
+    with pytest.raises(ValueError, match="no scores of the random policy"):
+        grid.copy(study.path, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_arms_are_called_as_a_study_calls_them():

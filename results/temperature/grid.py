@@ -6,6 +6,7 @@
 import json
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from softbellman.paper.grid import SCALES, open_study
@@ -21,7 +22,8 @@ def copy(source: Path, target: Path) -> int:
         How many runs were copied.
 
     Raises:
-        ValueError: the source is no study of the scale, or there is something at the target.
+        ValueError: the source is no study of the scale or lacks the random policy's scores, or there is something at
+            the target.
     """
     study = open_study(LAPTOP, source)
     if study is None:
@@ -30,10 +32,15 @@ def copy(source: Path, target: Path) -> int:
         raise ValueError(f"{target} is there already, and goes on by the command of README.md")
     operators = [spec for spec in study.operators if spec in LAPTOP.operators]
     runs = [run for run in study.runs if run.operator in operators and run.path.exists()]
-    for run in runs:
-        shutil.copytree(run.path, target / run.path.relative_to(source))
-    shutil.copytree(source / "random", target / "random")
-    (target / "study.json").write_text(json.dumps(study.record | {"operators": operators}, indent=2) + "\n")
+    if not (source / "random").exists():
+        raise ValueError(f"{source} has no scores of the random policy; softbellman paper check all plays it")
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:  # moved once it is whole
+        for run in runs:
+            shutil.copytree(run.path, Path(folder) / "study" / run.path.relative_to(source))
+        shutil.copytree(source / "random", Path(folder) / "study" / "random")
+        record = json.dumps(study.record | {"operators": operators}, indent=2) + "\n"
+        (Path(folder) / "study" / "study.json").write_text(record)
+        (Path(folder) / "study").rename(target)
     return len(runs)
 
 

@@ -97,6 +97,23 @@ def test_a_run_that_failed_is_tried_again_if_asked_for_and_what_it_wrote_is_kept
     assert len(rows) == len(before) == 5
 
 
+def test_runs_whose_parameter_is_not_chosen_yet_are_told_of_and_nothing_is_tried_for_ever(
+    smoke, tmp_path, softbellman, monkeypatch
+):
+    study = Study(shutil.copytree(smoke[0] / "runs" / "paper-smoke", tmp_path / "study"))
+    for run in study.runs:
+        if run.operator.startswith("max, exploration"):
+            shutil.rmtree(run.path, ignore_errors=True)
+    write_error(next(run for run in study.runs if run.operator == "softmax(1)"), "failed", "RuntimeError: gone", "")
+    rounds = []
+    monkeypatch.setattr(Local, "train", lambda self, tasks, *_: rounds.append([task.group for task in tasks]))
+    code, out, _ = softbellman("paper", "run", "exploration", "--out", study.path)
+    assert (code, rounds) == (1, []) and "not yet 2 runs on exploration, with parameters to be chosen by" in plain(out)
+    code, out, errors = softbellman("paper", "run", "exploration", "--out", study.path, "--retry-failed")
+    assert code == 1 and "then 2 runs on exploration, with parameters chosen by the scores of these" in plain(out)
+    assert rounds == [["minatar-breakout-softmax-1-seed-0"]] * 2 and "softmax(1): 1 of 2 runs finished" in errors
+
+
 def test_what_is_trained_by_another_process_can_be_drawn_all_the_same(smoke, softbellman):
     study = Study(smoke[0] / "runs" / "paper-smoke")
     with study.locked():

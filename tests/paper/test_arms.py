@@ -70,6 +70,9 @@ def test_runs_that_explore_wait_in_each_game_for_those_by_which_their_parameter_
     study = paper_study(tmp_path / "study", LAPTOP, operators=candidates(LAPTOP, "S-DQN"), states=states)
     found = waiting(results_of(LAPTOP, study), ["exploring max"])
     assert found.sum(axis=(1, 2)).tolist() == [0, 5, 0]
+    both = [spec for name in ("S-DQN", "exploring max") for spec in candidates(LAPTOP, name)]
+    study = paper_study(tmp_path / "older", LAPTOP, operators=both, states=states)
+    assert not waiting(results_of(LAPTOP, study), ["exploring max"]).any()  # what has run waits for nothing
 
 
 def test_the_papers_grid_is_a_part_of_the_scales(results):

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +112,10 @@ def _train(command: PaperRun, scale: "Scale", arms: set[str], out: Path, study: 
     work = comparison.work(out, resources, retry_failed=command.retry_failed)
     print_lines([("scale", f"{scale.name}: {scale.summary}"), *comparison.summary(work, resources)])
     if later.any():
-        print_lines([("then", f"{later.sum()} runs on exploration, with parameters chosen by the scores of these")])
+        order = ("then", "chosen") if work.sizes else ("not yet", "to be chosen")
+        print_lines(
+            [(order[0], f"{later.sum()} runs on exploration, with parameters {order[1]} by the scores of these")]
+        )
     if command.dry_run:
         if work.sizes:
             busy = resources._replace(workers=min(resources.workers, len(work.sizes)))
@@ -128,8 +130,9 @@ def _train(command: PaperRun, scale: "Scale", arms: set[str], out: Path, study: 
             )
         except KeyboardInterrupt:
             return complain("stopped; the same command goes on", EXIT_CODE)
-        if later.any():
-            return _train(replace(command, retry_failed=False), scale, arms, out, study)
+        known = results.read(scale, Records.read(study))
+        if waiting(known, arms).sum() < later.sum():
+            return _train(command, scale, arms, out, study)
     faults = outcome(study, comparison.trains)
     for fault in faults:
         complain(fault, 1)

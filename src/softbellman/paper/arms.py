@@ -63,7 +63,7 @@ class Arm(NamedTuple):
         taken = Counter(spec or "none" for spec in self.operators[game]).most_common()
         if len(taken) == 1:
             return taken[0][0]
-        return ", ".join(f"{spec} x{times}" for spec, times in taken)
+        return ", ".join(f'"{spec}" x{times}' if "=" in spec else f"{spec} x{times}" for spec, times in taken)
 
 
 def readings(scale: Scale) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def readings(scale: Scale) -> tuple[str, ...]:
 
 def chosen(scale: Scale) -> str:
     """Say how parameters are chosen at a scale, in a sentence without its end."""
-    told = {WHOLE: "from the scale's grid, as drawn", PAPERS: ", and from what it shares with the paper's"}
+    told = {WHOLE: "from the whole grid, as drawn and judged", PAPERS: ", and from 1, 5, 10, the paper's part of it"}
     told[FIXED] = "; beside these stand the paper's own, of its Table A1"
     ways = "".join(told[reading] for reading in readings(scale))
     return f"Parameters are chosen for each game and seed by the final scores of the other seeds: {ways}"
@@ -104,7 +104,7 @@ def needed(results: Results, names: Iterable[str]) -> np.ndarray:
 
 
 def waiting(results: Results, names: Iterable[str]) -> np.ndarray:
-    """Return which of the runs `[game, arm, seed]` that some arms need are not known yet.
+    """Return which runs `[game, arm, seed]` that some arms need, and lack, are not known yet.
 
     These are of arms that explore, in games where not all runs count by which the parameter of the partner is chosen.
     """
@@ -112,7 +112,7 @@ def waiting(results: Results, names: Iterable[str]) -> np.ndarray:
     for name in set(PARTNERS) & set(names):
         family = needed(results, [PARTNERS[name]])
         open_games = (family & ~results.counted).any(axis=(1, 2))
-        found |= needed(results, [name]) & open_games[:, None, None]
+        found |= needed(results, [name]) & ~results.counted & open_games[:, None, None]
     return found
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from softbellman.analysis.records import Records
-from softbellman.paper.arms import ARMS, needed
+from softbellman.paper.arms import ARMS, chosen, needed
 from softbellman.paper.claims import CLAIMS, LEVEL
 from softbellman.paper.figures.view import View, lay_out
 from softbellman.paper.results import Results, duration
@@ -28,6 +28,7 @@ def contents(results: Results, records: Records | None) -> dict[str, Any]:
         "scale": scale,
         "missing": results.missing(needed(results, ARMS)),
         "level": f"{LEVEL:.2%}",
+        "chosen": chosen(scale),
         "verdicts": [_verdict(verdict) for verdict in verdicts],
         "sections": [_section(view, results) for view in VIEWS.values()],
         "made_with": account.made_with(records.study) if records else "",
