@@ -1,4 +1,4 @@
-"""Memory that is freed: kept for what is asked for next."""
+"""Memory: what does not fit is refused, what is freed is kept for what is asked for next."""
 
 import platform
 import subprocess
@@ -6,6 +6,8 @@ import sys
 import textwrap
 
 import pytest
+
+from softbellman.memory import require_memory
 
 FAULTS = """
     import resource, threading
@@ -27,6 +29,15 @@ FAULTS = """
     thread.join()
     print(*found)
 """
+
+
+@pytest.mark.parametrize(
+    ("needed", "told"), [(2**40, r"^1,099,511,627,776 bytes"), (10**400, r"^over 1(,000){8} bytes")]
+)
+def test_what_does_not_fit_is_refused_however_large(needed, told):
+    with pytest.raises(MemoryError, match=told + r" needed .* 1,000 available .*: lower trials, to 0\.0% of"):
+        require_memory(needed, 1_000, "trials")
+    require_memory(needed, None, "trials")
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries are left as they are")

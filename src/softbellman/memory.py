@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+_MOST = 10**24  # bytes that a message counts: more need not be told apart, nor fit into a float
+
 
 def require_memory(bytes_needed: int, available: int | None, field: str) -> None:
     """Refuses a request that does not fit into memory, before any work is done.
@@ -20,8 +22,9 @@ def require_memory(bytes_needed: int, available: int | None, field: str) -> None
     """
     if available is not None and bytes_needed > available:
         remedy = f"lower {field}, to {available / bytes_needed:.1%} of its value at most"
+        needed, over = min(bytes_needed, _MOST), "over " * (bytes_needed > _MOST)
         raise MemoryError(
-            f"{bytes_needed:,} bytes needed ({bytes_needed / 2**30:.2f} GiB), {available:,} available "
+            f"{over}{needed:,} bytes needed ({needed / 2**30:.2f} GiB), {available:,} available "
             f"({available / 2**30:.2f} GiB): {remedy if field else 'free some, or take a machine with more'}."
         )
 
