@@ -70,7 +70,7 @@ def draw_sweeps(
     have_a_unit = all(sweep.is_inverse_temperature for _, sweep in found)
     if beside is not None and beside.gap > 0 and parameters.min() > 0 and have_a_unit:
         upper = axis.secondary_xaxis("top")
-        upper.set_xticks(named, [f"{value * beside.gap:.2g}" for value in named])
+        upper.set_xticks(named, [f"{float(f'{value * beside.gap:.2g}'):g}" for value in named], fontsize=8)
         upper.minorticks_off()
         upper.set_xlabel(f"parameter times the action gap of {beside.operator}, {beside.gap:.2g}", fontsize=10)
     tidy(axis)
