@@ -111,8 +111,8 @@ def waiting(results: Results, names: Iterable[str]) -> np.ndarray:
     found = np.zeros(results.states.shape, dtype=bool)
     for name in set(PARTNERS) & set(names):
         family = needed(results, [PARTNERS[name]])
-        open_games = (family & ~results.counted).any(axis=(1, 2))
-        found |= needed(results, [name]) & ~results.counted & open_games[:, None, None]
+        is_open = (family & ~results.counted).any(axis=(1, 2), keepdims=True)
+        found |= needed(results, [name]) & ~results.counted & is_open
     return found
 
 
