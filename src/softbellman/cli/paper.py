@@ -130,8 +130,7 @@ def _train(command: PaperRun, scale: "Scale", arms: set[str], out: Path, study: 
             )
         except KeyboardInterrupt:
             return complain("stopped; the same command goes on", EXIT_CODE)
-        known = results.read(scale, Records.read(study))
-        if waiting(known, arms).sum() < later.sum():
+        if later.any() and waiting(results.read(scale, Records.read(study)), arms).sum() < later.sum():
             return _train(command, scale, arms, out, study)
     faults = outcome(study, comparison.trains)
     for fault in faults:

@@ -74,7 +74,7 @@ def readings(scale: Scale) -> tuple[str, ...]:
 
 def chosen(scale: Scale) -> str:
     """Say how parameters are chosen at a scale, in a sentence without its end."""
-    told = {WHOLE: "from the whole grid, as drawn and judged", PAPERS: ", and from 1, 5, 10, the paper's part of it"}
+    told = {WHOLE: "from the whole grid, as judged and as drawn", PAPERS: ", and from what it shares with the paper's"}
     told[FIXED] = "; beside these stand the paper's own, of its Table A1"
     ways = "".join(told[reading] for reading in readings(scale))
     return f"Parameters are chosen for each game and seed by the final scores of the other seeds: {ways}"

@@ -186,7 +186,7 @@ def _choices(results: Results, game: int, arm: str) -> list[tuple[str, str, Any]
 def _scores(results: Results, game: int, specs: Iterable[str | None], theirs: Score | None = None) -> dict[str, Any]:
     """Summarise the runs of a row, one arm for each seed, beside the paper's mean and deviation if it is given."""
     phases = results.columns["test_return"][..., -results.scale.final_phases :]
-    phases = np.where((results.states == "diverged")[..., None], results.random[:, None, None, None], phases)
+    phases = np.where(results.diverged[..., None], results.random[:, None, None, None], phases)
     cells = [(game, results.scale.arms.index(spec), seed) for seed, spec in enumerate(specs) if spec is not None]
     final, best = (np.array([values[cell] for cell in cells]) for values in (results.final, results.maximum))
     return {
