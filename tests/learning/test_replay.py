@@ -247,7 +247,7 @@ def test_l4_a_control_group_above_the_process_limits_it(tmp_path, version):
 @pytest.mark.parametrize("end", EVENTS)
 @pytest.mark.parametrize(("stack", "capacity"), [(None, 10), (1, 10), (2, 10), (3, 10), (4, 10), (4, 6), (4, 7)])
 def test_l23_no_sample_spans_the_write_head_or_an_empty_slot(stack, capacity, end):
-    rng = np.random.default_rng(stack)
+    rng = np.random.default_rng(stack or 0)
     recorder, p_values = Recorder(capacity, stack=stack), []
     with pytest.raises(RuntimeError, match="no transition"):
         recorder.replay.sample(words(rng, 1))

@@ -11,6 +11,7 @@ from softbellman.report.pictures import Panel, look, panels, tidy
 DRAWN = ("test_return", "overestimation", "gradient_norm", "action_gap", "value_error", "value_bias", "policy_loss")
 """The quantities, by their columns: what a parameter is chosen for, and what tells why."""
 MOST_TICKS = 8  # of parameters that are each named on an axis
+MOST_UNITLESS = 5  # of products with a gap, whose digits are more, on the axis above
 
 
 class Beside(NamedTuple):
@@ -70,7 +71,8 @@ def draw_sweeps(
     have_a_unit = all(sweep.is_inverse_temperature for _, sweep in found)
     if beside is not None and beside.gap > 0 and parameters.min() > 0 and have_a_unit:
         upper = axis.secondary_xaxis("top")
-        upper.set_xticks(named, [f"{float(f'{value * beside.gap:.2g}'):g}" for value in named], fontsize=8)
+        apart = named[:: -(-len(named) // MOST_UNITLESS)]
+        upper.set_xticks(apart, [f"{float(f'{value * beside.gap:.2g}'):g}" for value in apart])
         upper.minorticks_off()
         upper.set_xlabel(f"parameter times the action gap of {beside.operator}, {beside.gap:.2g}", fontsize=10)
     tidy(axis)
