@@ -18,6 +18,7 @@ import softbellman
 from softbellman import operators as ops
 from softbellman.analysis.findings import find
 from softbellman.analysis.records import Records
+from softbellman.analysis.sweeps import points
 from softbellman.study.store import Study
 
 ROOT = Path(__file__).parents[1]
@@ -73,16 +74,21 @@ def test_python_examples_run_and_give_the_values_in_their_comments(block, monkey
 def test_the_taus_that_score_more_or_less_than_max_are_those_of_the_study():
     """As the study's own page has it: by intervals that hold together for all operators of a game."""
     records, clauses = Records.read(Study(ROOT / "results/paper/laptop")), []
+    worse, others = [], []
     for environment in records.study.environments:
         told: dict[str, list[str]] = {"more": [], "less": []}
+        gap = points(records, environment, "action_gap", partial=False)["max"].mean
         for row in find(records, environment).rows:
             if (tau := re.fullmatch(r"softmax\((\d+)\)", row.operator)) and row.told and row.told.interval:
                 low, high = row.told.interval
+                (worse if high < 0 else others).append(int(tau[1]) * gap)
                 if low > 0 or high < 0:
                     told["more" if low > 0 else "less"].append(tau[1])
         said = " and ".join(f"{word} at {', '.join(taus)}" for word, taus in told.items() if taus)
         clauses.append(f"in {environment.removeprefix('minatar/')} {said or 'at none'}")
-    assert f"): {'; '.join(clauses)}." in " ".join(README.split())
+    said = " ".join(README.split())
+    assert f"): {'; '.join(clauses)}." in said
+    assert f"every tau that scores less is at most {max(worse):.2g}, every other at least {min(others):.2g} (" in said
 
 
 def run(command: str, *options: str, folder: Path) -> subprocess.CompletedProcess[str]:

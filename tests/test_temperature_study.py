@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from softbellman.analysis.records import Records
+from softbellman.analysis.scores import collect
+from softbellman.analysis.statistics import simultaneous_differences
 from softbellman.config import as_arm, preset
 from softbellman.running.build import spelled_arm
 from softbellman.study.store import Study
@@ -181,3 +183,18 @@ def test_distances_from_exact_values_are_told_arm_by_arm(tmp_path):
     none = "+0.000 (+0.000 to +0.000)"
     assert cells["| `max`"] == [*alone, "", "0.00 (0.00 to 0.00)", " |"]
     assert cells["| `mean`"] == [*alone, none, "0.00 (0.00 to 0.00)", f"{none} |"]
+
+
+def test_what_a_parameter_does_is_told_family_by_family(tmp_path):
+    operators = ["max", "softmax(1)", "softmax(30)", "softmax(300)", "mellowmax(1)", "mellowmax(10)", "mellowmax(30)"]
+    values = {"overestimation": 0.5, "action_gap": 0.6714}
+    study = synthetic(tmp_path / "study", operators=operators, seeds=[0, 1, 2], values=values)
+    lines = judge.scale(Records.read(study)).splitlines()
+    assert "overestimation 0.50, action gap 0.671" in lines[0] and lines[2].count("minus `max`") == 2
+    cells = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines[4:]]
+    assert [row[:2] for row in cells] == [["1", "0.67"], ["10", "6.7"], ["30", "20"], ["300", "200"]]
+    assert [row[4:6] for row in cells] == [["0.50", "0.50"], ["", "0.50"], ["0.50", "0.50"], ["0.50", ""]]
+    scores = collect(Records.read(study), "final")
+    compared = simultaneous_differences([scores.of(name) for name in operators])
+    low, high = compared[4].interval
+    assert cells[1][3] == f"{compared[4].mean:+.3f} ({low:+.3f} to {high:+.3f})" and cells[1][2] == ""

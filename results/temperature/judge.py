@@ -3,6 +3,7 @@
 .venv/bin/python results/temperature/judge.py rate      # the learning rate of sharp-minatar, from learning-rate/
 .venv/bin/python results/temperature/judge.py units     # what the unit of the rewards changes, from units/, as Markdown
 .venv/bin/python results/temperature/judge.py truth     # distances from exact values, from truth/, as Markdown
+.venv/bin/python results/temperature/judge.py scale     # what a parameter does, from scale/, as Markdown
 .venv/bin/python results/temperature/judge.py choose    # arms of the last study, from scale/, others/ and screen/
 .venv/bin/python results/temperature/judge.py verdict   # its two claims, from final/
 """
@@ -18,7 +19,9 @@ import numpy as np
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Summary, collect, final_phases, summarise
 from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, simultaneous_differences
+from softbellman.analysis.sweeps import points, sweeps
 from softbellman.paper.verdicts import estimate
+from softbellman.report.wording import significant
 from softbellman.study.store import Study
 
 HERE = Path(__file__).parent
@@ -215,6 +218,35 @@ def truth(records: Records) -> str:
     return "\n".join(lines)
 
 
+def scale(records: Records) -> str:
+    """Writes a table for each game: what each family's parameter does to the score and to overestimation.
+
+    All arms are compared with the first by Dunnett's intervals. The first one's action gap makes a parameter a number
+    without unit.
+    """
+    study, lines = records.study, []
+    found, first = sweeps(study), study.operators[0]
+    parameters = np.unique(np.concatenate([sweep.parameters for sweep in found]))
+    for game in study.environments:
+        scores = collect(records, "final")
+        compared = simultaneous_differences([scores.of(name, game) for name in study.operators])
+        minus = dict(zip(study.operators[1:], [_shown(each.mean, each.interval) for each in compared], strict=True))
+        over = points(records, game, "overestimation", partial=False)
+        gap = points(records, game, "action_gap", partial=False)[first].mean
+        own = f"`{first}`: score {_told(summarise(scores.of(first, game)))}, overestimation {over[first].mean:z.2f}"
+        heads = [f"`{sweep.family}`, score minus `{first}`" for sweep in found]
+        heads += [f"`{sweep.family}`, overestimation" for sweep in found]
+        lines += [f"{game}, {own}, action gap {gap:.3g}", "", f"| parameter | times the gap | {' | '.join(heads)} |"]
+        lines.append("|---|---|" + "---|" * len(heads))
+        for parameter in parameters:
+            at = [dict(zip(sweep.parameters, sweep.operators, strict=True)).get(parameter) for sweep in found]
+            cells = ["" if name is None else minus[name] for name in at]
+            cells += ["" if name is None else f"{over[name].mean:z.2f}" for name in at]
+            lines.append(f"| {parameter:g} | {significant(parameter * gap, 2)} | {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def _told(summary: Summary) -> str:
     assert summary.mean is not None and summary.interval is not None
     return f"{summary.mean:z.2f} ({summary.interval[0]:z.2f} to {summary.interval[1]:z.2f})"
@@ -303,7 +335,7 @@ def _games(*names: str) -> dict[str, Game]:
 def main(words: Sequence[str]) -> str:
     """Does what the first word says, and returns what is to be printed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("rate", "units", "truth", "choose", "verdict"))
+    parser.add_argument("step", choices=("rate", "units", "truth", "scale", "choose", "verdict"))
     step = parser.parse_args(words).step
     if step == "rate":
         return rate(_games("learning-rate"))
@@ -311,6 +343,8 @@ def main(words: Sequence[str]) -> str:
         return units(Records.read(Study(HERE / "units")))
     if step == "truth":
         return truth(Records.read(Study(HERE / "truth")))
+    if step == "scale":
+        return scale(Records.read(Study(HERE / "scale")))
     choices = choose(_games("scale", "others"), _games("screen"))
     if step == "choose":
         return str(choices)

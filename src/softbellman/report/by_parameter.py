@@ -7,6 +7,7 @@ import numpy as np
 
 from softbellman.analysis.sweeps import Point, Sweep
 from softbellman.report.pictures import Panel, look, panels, tidy
+from softbellman.report.wording import significant
 
 DRAWN = ("test_return", "overestimation", "gradient_norm", "action_gap", "value_error", "value_bias", "policy_loss")
 """The quantities, by their columns: what a parameter is chosen for, and what tells why."""
@@ -72,7 +73,7 @@ def draw_sweeps(
     if beside is not None and beside.gap > 0 and parameters.min() > 0 and have_a_unit:
         upper = axis.secondary_xaxis("top")
         apart = named[:: -(-len(named) // MOST_UNITLESS)]
-        upper.set_xticks(apart, [f"{float(f'{value * beside.gap:.2g}'):g}" for value in apart])
+        upper.set_xticks(apart, [significant(value * beside.gap, 2) for value in apart])
         upper.minorticks_off()
         upper.set_xlabel(f"parameter times the action gap of {beside.operator}, {beside.gap:.2g}", fontsize=10)
     tidy(axis)

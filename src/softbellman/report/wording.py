@@ -27,6 +27,15 @@ def number(value: float, digits: int) -> str:
     return (text.lstrip("-") if float(text.replace(",", "")) == 0 else text).replace("-", "−")
 
 
+def significant(value: float, figures: int) -> str:
+    """Writes a number with so many significant figures, and without an exponent where it is not very large or small.
+
+    >>> significant(201.4, 2), significant(0.0453, 2)
+    ('200', '0.045')
+    """
+    return f"{float(f'{value:.{figures}g}'):g}"
+
+
 def signed(value: float, digits: int) -> str:
     """Writes a difference with its sign.
 
