@@ -27,7 +27,7 @@ class Args:
         operator: the Bellman operator; `max` is DQN, `double(max)` double DQN.
         env_id: any Gymnasium environment with a flat Box observation of float32 and discrete actions.
         steps: environment steps.
-        per_round: environment steps from some updates to the next.
+        per_round: environment steps from some updates to the next; one update for each five, at least one.
     """
 
     operator: str = "softmax(5)"
@@ -59,7 +59,7 @@ def main(args: Args) -> tuple[torch.nn.Module, list[float]]:
     for data in collector:
         buffer.extend(data)
         explore.step(data.numel())
-        for _ in range(args.per_round // 5):
+        for _ in range(max(1, args.per_round // 5)):
             loss(buffer.sample())["loss"].backward()
             optimiser.step()
             optimiser.zero_grad()

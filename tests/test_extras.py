@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -51,6 +52,18 @@ def test_a_package_that_is_missing_is_named_with_its_extra(package, extra, monke
     monkeypatch.setattr(importlib.metadata, "version", missing)
     with pytest.raises(MissingExtra, match=rf'{package} is not installed; run: pip install "softbellman\[{extra}\]"'):
         require_tested(extra)
+
+
+def test_what_is_broken_within_a_package_is_not_called_missing(monkeypatch, tmp_path):
+    (tmp_path / "stable_baselines3.py").write_text('raise ImportError("libcudart.so.12: cannot open")')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "2.6.0")
+    for name in [
+        name for name in sys.modules if name.startswith(("stable_baselines3", "softbellman.integrations.sb3"))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ImportError, match=r"^libcudart.so.12: cannot open$"):
+        importlib.import_module("softbellman.integrations.sb3")
 
 
 @pytest.mark.parametrize("extra", ["sb3", "tianshou", "torchrl", "rllib"])

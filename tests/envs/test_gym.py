@@ -89,6 +89,12 @@ def test_l2_an_end_of_the_task_is_not_a_time_limit():
     assert (both.terminated[0], both.truncated[0]) == (True, True)
 
 
+def test_of_two_time_limits_the_one_that_cuts_is_told():
+    env = GymEnv(lambda: TimeLimit(gymnasium.make("CartPole-v1", max_episode_steps=5), 1000), seed=0)
+    assert env.describe()["max_episode_steps"] == 5
+    assert [bool(step.truncated[0]) for step in steps_of(env, 5)] == [False] * 4 + [True]
+
+
 def test_the_time_limit_given_replaces_the_registered_one():
     assert GymEnv("CartPole-v1", seed=0).describe()["max_episode_steps"] == 500
     env = GymEnv("CartPole-v1", seed=0, options={"max_episode_steps": 5})

@@ -1,5 +1,6 @@
 """Operators in RLlib's new API stack: the target that its learner uses is ours, and all else is its own."""
 
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -82,7 +83,8 @@ def test_the_librarys_own_rules_are_two_operators(op, double, monkeypatch):
         with mock.patch.object(self, "metrics"):  # it would log each error twice
             losses.append(own(self, fwd_out=fwd_out, config=config, **rest))
         slopes = [torch.autograd.grad(loss, fwd_out[QF_PREDS], retain_graph=True)[0] for loss in losses]
-        updates.append(torch.equal(*losses) and torch.equal(*slopes) and bool(slopes[0].any()))
+        alike = partial(torch.allclose, rtol=1e-6) if double else torch.equal
+        updates.append(alike(*losses) and alike(*slopes) and bool(slopes[0].any()))
         return losses[0]
 
     monkeypatch.setattr(OperatorLearner, "compute_loss_for_module", compute)
@@ -126,12 +128,16 @@ class Own(library.DQNTorchLearner):
     """A learner of a user's own."""
 
 
+class Derived(OperatorLearner):
+    """A learner of a user's own that learns with operators."""
+
+
 @pytest.mark.parametrize(
     ("made", "error", "message"),
     [
         (PPOConfig, TypeError, "takes a DQNConfig of RLlib, not PPOConfig"),
         (lambda: config(num_atoms=10), ValueError, r"num_atoms \(10\) must be 1"),
-        (lambda: config().learners(learner_class=Own), TypeError, "make .*Own.* an OperatorLearner"),
+        (lambda: config().learners(learner_class=Own), TypeError, "derive Own from it, OperatorLearner"),
         (
             lambda: config().api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False),
             ValueError,
@@ -142,6 +148,13 @@ class Own(library.DQNTorchLearner):
 def test_what_cannot_be_is_refused(made, error, message):
     with pytest.raises(error, match=message):
         use_operator(made(), "max")
+
+
+def test_a_learner_derived_from_it_stays():
+    before = use_operator(config().learners(learner_class=Derived), "mean")
+    after = use_operator(config(), "mean").learners(learner_class=Derived)
+    for chosen in (before, after):
+        assert chosen.learner_class is use_operator(chosen, "max").learner_class is Derived
 
 
 def test_distributions_that_are_asked_for_afterwards_are_refused_with_the_first_update():

@@ -247,3 +247,11 @@ def test_a_policy_that_fits_nothing_is_refused_with_the_right_shape(library):
     for op in (Flat(), ops.double(Flat())):
         with pytest.raises(ValueError, match=r"gives a policy of shape \((\d),\) .* the right shape is \(\1, 3\)"):
             require_contract(op, 3, library)
+
+
+@pytest.mark.torch
+def test_a_mask_comes_to_the_device_of_the_values():
+    torch = pytest.importorskip("torch")
+    q = torch.zeros(4, 3, device="meta")  # a device without numbers, which every machine has
+    for mask in (np.array([True, False, True]), [True, False, True], torch.ones(4, 3, dtype=torch.bool)):
+        assert ops.softmax(5.0)(q, where=mask).device.type == "meta"

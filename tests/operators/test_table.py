@@ -279,6 +279,9 @@ def test_nan_is_not_hidden_and_leading_axes_are_free(library, entry):
     op = example(entry)
     rows = np.where([[[True, False, False]]], math.nan, Q[:1])
     assert np.isnan(np.asarray(op(library.array(rows), library.array(rows)))).all()
+    assert np.isnan(np.asarray(op.weights(library.array(rows)))).all()
+    if isinstance(op, doubles.Pair):
+        assert np.isnan(np.asarray(op(library.array(Q[:1]), library.array(rows[0])))).all()
     cube = library.array(np.stack([Q, Q[::-1]]))
     assert np.asarray(op(cube, cube))[1, 0] == pytest.approx(
         float(op(library.array(Q[2]), library.array(Q[2]))), rel=1e-5

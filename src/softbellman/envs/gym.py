@@ -84,7 +84,7 @@ class GymEnv:
         self._make_copy = functools.partial(_make, environment, options, self.name)
         self._envs = [self._make_copy() for _ in range(self.num_envs)]
         first = self._envs[0]
-        self.max_episode_steps = first.spec.max_episode_steps if first.spec else _time_limit(first)
+        self.max_episode_steps = _time_limit(first)
         self.frames_per_step = _own_frame_skip(first)
         space, actions = _checked_spaces(first, self.name)
         self.num_actions, self.first_action = int(actions.n), int(actions.start)
@@ -348,7 +348,7 @@ def _make(environment: Any, options: dict[str, Any], label: str) -> Checked:
 
 
 def _time_limit(env: gymnasium.Env) -> int | None:
-    """Finds the time limit of an environment that was not made from an id: that of its wrappers which cuts first."""
+    """Finds the time limit of an environment: that of its wrappers which cuts first."""
     limits = []
     while isinstance(env, gymnasium.Wrapper):
         if isinstance(env, gymnasium.wrappers.TimeLimit):
@@ -360,19 +360,20 @@ def _time_limit(env: gymnasium.Env) -> int | None:
 def _checked_spaces(env: gymnasium.Env, name: str) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
     """Returns the spaces of observations and actions, or raises, with the space and what to do, for other kinds."""
     observations, actions = (getattr(env, f"{name_of}_space", None) for name_of in ("observation", "action"))
+    observed, acted = (" ".join(str(space).split()) for space in (observations, actions))  # arrays have lines
     if isinstance(observations, gymnasium.spaces.Discrete):
         raise ValueError(
-            f"{name} has the observation space {observations}; a Box is needed: wrap it in "
+            f"{name} has the observation space {observed}; a Box is needed: wrap it in "
             "gymnasium.wrappers.FlattenObservation (one-hot), or, if it is a finite MDP, use mdp/<example>"
         )
     if not isinstance(observations, gymnasium.spaces.Box):
         raise ValueError(
-            f"{name} has the observation space {observations}; a Box is needed: "
+            f"{name} has the observation space {observed}; a Box is needed: "
             "wrap it in gymnasium.wrappers.FlattenObservation"
         )
     if not isinstance(actions, gymnasium.spaces.Discrete):
         raise ValueError(
-            f"{name} has the action space {actions}; a Discrete one is needed, since the value of each action is "
+            f"{name} has the action space {acted}; a Discrete one is needed, since the value of each action is "
             "learned: wrap it in gymnasium.wrappers.TransformAction from an index to one of finitely many actions"
         )
     return observations, actions

@@ -13,7 +13,7 @@ try:
     from ray.rllib.algorithms.dqn import DQNConfig
     from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS
     from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise MissingExtra("ray[rllib]", "rllib") from error
 
 _OPERATOR = "bellman_operator"
@@ -31,7 +31,7 @@ class OperatorLearner(DQNTorchLearner):
             raise ValueError(f"double_q must be {heeds_selector(op)} for {op}; call use_operator last, which sets it")
         if not hasattr(self, "_usable"):
             self._usable = usable(op, q.shape[-1])
-        legal = q != -math.inf  # a NaN is legal, so that a run that diverges shows it
+        legal = q != -math.inf  # a NaN is legal; the library makes the operator's NaN 0, as it does without
         q = q.masked_fill(~legal, 0.0)
         value = bootstrap(op, q, lambda: fwd_out[QF_NEXT_PREDS].detach().masked_fill(~legal, 0.0), legal)
         return super().compute_loss_for_module(
@@ -52,13 +52,16 @@ def use_operator(config: Config, op: Operator | str) -> Config:
     op = as_operator(op)
     if not isinstance(config, DQNConfig):
         raise TypeError(f"use_operator takes a DQNConfig of RLlib, not {type(config).__name__}")
-    if config.learner_class not in (DQNTorchLearner, OperatorLearner):
-        raise TypeError(f"use_operator has a learner of its own; make {config.learner_class} an OperatorLearner")
+    learner = config.learner_class
+    if learner is DQNTorchLearner:
+        learner = OperatorLearner
+    elif not issubclass(learner, OperatorLearner):
+        raise TypeError(f"use_operator has a learner of its own; derive {learner.__name__} from it, OperatorLearner")
     if not config.enable_rl_module_and_learner:
         raise ValueError("use_operator needs RLlib's new API stack; call config.api_stack() to enable both its parts")
     _require_values(config)
     config.training(double_q=heeds_selector(op))
-    return config.learners(learner_class=OperatorLearner, learner_config_dict={_OPERATOR: op})
+    return config.learners(learner_class=learner, learner_config_dict={_OPERATOR: op})
 
 
 def _require_values(config: Any) -> None:

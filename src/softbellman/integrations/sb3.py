@@ -11,7 +11,7 @@ require_tested("sb3")
 try:
     from stable_baselines3 import DQN
     from torch import nn
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise MissingExtra(str(error.name), "sb3") from error
 
 Model = TypeVar("Model", bound=DQN)

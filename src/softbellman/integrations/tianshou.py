@@ -13,7 +13,7 @@ try:
     import torch
     from tianshou.algorithm.modelfree.dqn import DQN
     from tianshou.data import Batch
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise MissingExtra(str(error.name), "tianshou") from error
 
 Algorithm = TypeVar("Algorithm", bound=DQN)

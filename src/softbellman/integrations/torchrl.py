@@ -12,7 +12,7 @@ try:
     import torch
     from torchrl.envs.utils import step_mdp
     from torchrl.objectives import DQNLoss
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise MissingExtra(str(error.name), "torchrl") from error
 
 

@@ -78,8 +78,9 @@ class Operator:
         return (row.best + self.offset(row))[..., 0]
 
     def weights(self, q: Array, where: Array | None = None) -> Array:
-        """Give the policy that the operator averages with: `[..., A]`, exactly 0 where not legal."""
-        return self.policy(centre(q, where))
+        """Give the policy that the operator averages with: `[..., A]`, exactly 0 where not legal, NaN if a value is."""
+        row = centre(q, where)
+        return self.policy(row) + 0 * row.best
 
     def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the policy for a call with the same arguments: `[..., A]`; `double` takes it from the selector."""

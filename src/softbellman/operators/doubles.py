@@ -58,6 +58,12 @@ class Pair(Operator):
         row, selector = centre(q, legal), real(selector)
         return row, row.xp.where(legal, selector, row.best) - row.best, legal
 
+    @staticmethod
+    def smaller(row: Row, other: Array) -> tuple[Array, Array]:
+        """Give the smaller of two values of each action, and where it is the other: a NaN of either is the smaller."""
+        below = ~(other >= row.z)
+        return row.xp.where(below, other, row.z), below
+
     def _legal(self, q: Array, selector: Array | None, where: Array | None) -> Array:
         if selector is None:
             raise ValueError(
@@ -138,13 +144,14 @@ class ClippedDouble(Pair):
     def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give `sum(op.weights(selector) min(q, selector))`: `[...]`."""
         row, other, legal = self.pair(q, selector, where)
-        smaller = row.xp.where(other < row.z, other, row.z)
+        smaller, _ = self.smaller(row, other)
         return (row.best + row.sum(self.op.weights(selector, legal) * smaller))[..., 0]
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative in `q`: the policy for the selector where `q` is the smaller, else 0."""
         row, other, legal = self.pair(q, selector, where)
-        return row.xp.where(other < row.z, 0.0, self.op.weights(selector, legal))
+        _, below = self.smaller(row, other)
+        return row.xp.where(below, 0.0, self.op.weights(selector, legal))
 
 
 def _surviving(inner: Laws, *more: str) -> Laws:
@@ -168,18 +175,18 @@ class Maxmin(Pair):
     def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give `op(min(q, selector))`: `[...]`."""
         row, other, legal = self.pair(q, selector, where)
-        return row.best[..., 0] + self.op(row.xp.where(other < row.z, other, row.z), where=legal)
+        return row.best[..., 0] + self.op(self.smaller(row, other)[0], where=legal)
 
     def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the policy of `op` for the smaller values: `[..., A]`."""
         row, other, legal = self.pair(q, selector, where)
-        return self.op.weights(row.xp.where(other < row.z, other, row.z), legal)
+        return self.op.weights(self.smaller(row, other)[0], legal)
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative in `q`: that of `op` where `q` is the smaller, else 0."""
         row, other, legal = self.pair(q, selector, where)
-        below = other < row.z
-        return row.xp.where(below, 0.0, self.op.gradient(row.xp.where(below, other, row.z), where=legal))
+        smaller, below = self.smaller(row, other)
+        return row.xp.where(below, 0.0, self.op.gradient(smaller, where=legal))
 
 
 @operator
@@ -283,7 +290,8 @@ class WeightedDouble(_OfTheMaximum):
 
     def _parts(self, q: Array, selector: Array | None, where: Array | None) -> tuple[Row, *tuple[Array, ...]]:
         row, other, legal = self.pair(q, selector, where)
-        best, worst = self.op.weights(other, legal), self.op.weights(-other, legal)
+        choosing = real(selector)
+        best, worst = self.op.weights(choosing, legal), self.op.weights(-choosing, legal)
         mine, theirs = row.sum(best * row.z), row.sum(best * other)
         spread, c = mine - row.sum(worst * row.z), row.positive(self.c)
         size = row.xp.abs(spread)

@@ -176,14 +176,15 @@ def legal_actions(q: Array, where: Array | None) -> Array:
     if where is not None:
         if lost := lost_meaning(where):
             raise TypeError(f"where is {lost}.")
-        allowed = xp.asarray(where)
+        allowed = xp.asarray(where, device=q.device) if compat.is_torch_array(q) else xp.asarray(where)
         if not xp.isdtype(allowed.dtype, "bool"):
             raise TypeError(f"where has dtype {allowed.dtype}; it must be a bool mask, True for a legal action.")
         try:
-            legal = legal & xp.broadcast_to(allowed, q.shape)
+            allowed = xp.broadcast_to(allowed, q.shape)
         except (ValueError, RuntimeError):  # RuntimeError of PyTorch
             shapes = f"where has shape {tuple(allowed.shape)} and q {tuple(q.shape)}"
             raise ValueError(f"{shapes}; where must broadcast to q, with the actions last.") from None
+        legal = legal & allowed
     if _surely(~xp.all(xp.any(legal, axis=-1))):
         raise ValueError("a row of q has no legal action: each is -inf or masked. Leave such rows out.")
     return legal
