@@ -79,8 +79,7 @@ class Operator:
 
     def weights(self, q: Array, where: Array | None = None) -> Array:
         """Give the policy that the operator averages with: `[..., A]`, exactly 0 where not legal, NaN if a value is."""
-        row = centre(q, where)
-        return self.policy(row) + 0 * row.best
+        return self.policy(centre(q, where))
 
     def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the policy for a call with the same arguments: `[..., A]`; `double` takes it from the selector."""

@@ -151,7 +151,7 @@ class ClippedDouble(Pair):
         """Give the derivative in `q`: the policy for the selector where `q` is the smaller, else 0."""
         row, other, legal = self.pair(q, selector, where)
         _, below = self.smaller(row, other)
-        return row.xp.where(below, 0.0, self.op.weights(selector, legal))
+        return row.xp.where(below, 0 * other, self.op.weights(selector, legal))
 
 
 def _surviving(inner: Laws, *more: str) -> Laws:
@@ -186,7 +186,7 @@ class Maxmin(Pair):
         """Give the derivative in `q`: that of `op` where `q` is the smaller, else 0."""
         row, other, legal = self.pair(q, selector, where)
         smaller, below = self.smaller(row, other)
-        return row.xp.where(below, 0.0, self.op.gradient(smaller, where=legal))
+        return row.xp.where(below, 0 * other, self.op.gradient(smaller, where=legal))
 
 
 @operator

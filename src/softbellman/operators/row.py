@@ -75,13 +75,13 @@ class Row(NamedTuple):
         return self.sum(terms) / self.size
 
     def legally(self, terms: Array) -> Array:
-        """Give `terms` `[..., A]`, exactly 0 where not legal, NaN where nothing is."""
-        return self.xp.where(self.legal, terms, 0 * self.best)
+        """Give `terms` `[..., A]`, exactly 0 where not legal, NaN where nothing is or a value is NaN."""
+        return self.xp.where(self.legal, terms, 0.0) + 0 * self.best
 
     def normalise(self, mass: Array) -> Array:
-        """Scale `mass` `[..., A]` to a policy: exactly 0 where not legal, NaN where nothing is."""
+        """Scale `mass` `[..., A]` to a policy: exactly 0 where not legal, NaN where nothing is or a value is NaN."""
         with np.errstate(invalid="ignore"):  # a NaN among the values is reason enough for 0 / 0
-            return self.xp.where(self.legal, mass, 0.0) / self.sum(mass)
+            return self.legally(mass) / self.sum(mass)
 
     def boltzmann(self, rate: Array) -> Array:
         """Weigh each legal action by `exp(rate z)`, normalised; `rate` is a scalar or `[..., 1]`."""
