@@ -74,21 +74,32 @@ def test_python_examples_run_and_give_the_values_in_their_comments(block, monkey
 def test_the_taus_that_score_more_or_less_than_max_are_those_of_the_study():
     """As the study's own page has it: by intervals that hold together for all operators of a game."""
     records, clauses = Records.read(Study(ROOT / "results/paper/laptop")), []
-    worse, others = [], []
     for environment in records.study.environments:
         told: dict[str, list[str]] = {"more": [], "less": []}
-        gap = points(records, environment, "action_gap", partial=False)["max"].mean
         for row in find(records, environment).rows:
             if (tau := re.fullmatch(r"softmax\((\d+)\)", row.operator)) and row.told and row.told.interval:
                 low, high = row.told.interval
-                (worse if high < 0 else others).append(int(tau[1]) * gap)
                 if low > 0 or high < 0:
                     told["more" if low > 0 else "less"].append(tau[1])
         said = " and ".join(f"{word} at {', '.join(taus)}" for word, taus in told.items() if taus)
         clauses.append(f"in {environment.removeprefix('minatar/')} {said or 'at none'}")
-    said = " ".join(README.split())
-    assert f"): {'; '.join(clauses)}." in said
-    assert f"every tau that scores less is at most {max(worse):.2g}, every other at least {min(others):.2g} (" in said
+    assert f"): {'; '.join(clauses)}." in " ".join(README.split())
+
+
+def test_times_the_gap_taus_that_score_less_are_smaller_than_all_others():
+    worse, others, games = [], [], 0
+    for name in ("scale", "others"):
+        records = Records.read(Study(ROOT / "results/temperature" / name))
+        for environment in records.study.environments:
+            games += 1
+            gap = points(records, environment, "action_gap", partial=False)["max"].mean
+            for row in find(records, environment).rows:
+                if tau := re.fullmatch(r"softmax\((\d+)\)", row.operator):
+                    assert row.told is not None and row.told.interval is not None
+                    (worse if row.told.interval[1] < 0 else others).append(int(tau[1]) * gap)
+    assert (games, len(worse), len(others)) == (5, 8, 28)
+    said = f"every tau that scores less is at most {max(worse):.2g}, every other at least {min(others):.2g} ("
+    assert f"over five games, {said}" in " ".join(README.split())
 
 
 def run(command: str, *options: str, folder: Path) -> subprocess.CompletedProcess[str]:

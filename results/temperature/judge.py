@@ -3,7 +3,7 @@
 .venv/bin/python results/temperature/judge.py rate      # the learning rate of sharp-minatar, from learning-rate/
 .venv/bin/python results/temperature/judge.py units     # what the unit of the rewards changes, from units/, as Markdown
 .venv/bin/python results/temperature/judge.py truth     # distances from exact values, from truth/, as Markdown
-.venv/bin/python results/temperature/judge.py scale     # what a parameter does, from scale/, as Markdown
+.venv/bin/python results/temperature/judge.py scale     # what a parameter does, from scale/ and others/, as Markdown
 .venv/bin/python results/temperature/judge.py choose    # arms of the last study, from scale/, others/ and screen/
 .venv/bin/python results/temperature/judge.py verdict   # its two claims, from final/
 """
@@ -344,7 +344,7 @@ def main(words: Sequence[str]) -> str:
     if step == "truth":
         return truth(Records.read(Study(HERE / "truth")))
     if step == "scale":
-        return scale(Records.read(Study(HERE / "scale")))
+        return "\n".join(scale(Records.read(Study(HERE / name))) for name in ("scale", "others"))
     choices = choose(_games("scale", "others"), _games("screen"))
     if step == "choose":
         return str(choices)
