@@ -109,9 +109,9 @@ def test_a_run_that_is_missing_is_named():
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
-        (10.0, 20.0, ["supported", "supported", "supported", "supported"]),
-        (10.0, 9.0, ["supported", "supported", "not supported", "supported"]),
-        (5.0, 6.0, ["not supported", "not supported", "not supported", "undecided"]),
+        (10.0, 20.0, [*["supported"] * 3, "yes"] * 2),
+        (10.0, 9.2, [*["supported"] * 3, "yes", "not supported", "supported", "supported", "no"]),
+        (5.0, 6.0, [*["not supported"] * 3, "no", "not supported", "undecided", "not supported", "no"]),
     ],
 )
 def test_verdicts_follow_from_the_intervals(first, second, expected):
@@ -119,10 +119,27 @@ def test_verdicts_follow_from_the_intervals(first, second, expected):
     choices = judge.Choices(dict.fromkeys(judge.GAMES, "softmax(30)"), "softmax(100)", ("keep(0.1)", "keep(0.2)"))
     scores = {"max": 1.0, "double(max)": 1.0, "softmax(30)": 10.0, "softmax(100)": 6.0}
     found = judge.judge(games_of(scores | {"keep(0.1)": first, "keep(0.2)": second}), choices)
-    assert [verdict.claim for verdict in found] == ["rule-as-good", "rule-above-one-tau"] * 2
+    assert [verdict.claim for verdict in found] == ["rule-as-good", "rule-above-one-tau", "rule-near-best", "wins"] * 2
     assert [verdict.state for verdict in found] == expected
     shown = found[1].shown[0]
     assert shown.startswith(f"{(first - 6) / 10:+.3f} ("[:5])
+
+
+def test_a_rule_as_good_is_often_near_and_seldom_as_good():
+    wide = {name: game._replace(scores={a: 10 * s for a, s in game.scores.items()}) for name, game in TAUS.items()}
+    rows = [line.strip("| ").split(" | ") for line in judge.power(wide, 100).splitlines()[4:]]
+    assert [row[0] for row in rows] == ["-0.10", "-0.05", "+0.00", "+0.05", "+0.10", "+0.20", "+0.30"]
+    near = [float(row[2]) for row in rows]
+    assert near == sorted(near) and near[0] <= 0.1 and near[-1] == 1.0
+    assert all(float(row[1]) <= float(row[2]) for row in rows)
+
+
+def test_other_seeds_than_those_of_the_claims_are_refused():
+    games = {name: game._replace(seeds=tuple(judge.JUDGED_ON)) for name, game in TAUS.items()}
+    judge.require_seeds(games, judge.GAMES, judge.JUDGED_ON)
+    games["minatar/asterix"] = TAUS["minatar/asterix"]._replace(seeds=(50, 51))
+    with pytest.raises(ValueError, match=r"minatar/asterix has the seeds 50, 51; its seeds are 50 to 59"):
+        judge.require_seeds(games, judge.GAMES, judge.JUDGED_ON)
 
 
 def test_one_bad_game_spoils_a_rule():
@@ -131,8 +148,8 @@ def test_one_bad_game_spoils_a_rule():
     games = games_of(scores | {"keep(0.1)": 12.0, "keep(0.2)": 12.0})
     games["minatar/freeway"].scores["keep(0.2)"] = 5.0 + NOISE
     assert [verdict.state for verdict in judge.judge(games, choices)] == [
-        *("supported", "supported"),
-        *("not supported", "supported"),
+        *("supported", "supported", "supported", "yes"),
+        *("not supported", "supported", "supported", "no"),
     ]
 
 

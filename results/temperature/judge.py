@@ -5,7 +5,8 @@
 .venv/bin/python results/temperature/judge.py truth     # distances from exact values, from truth/, as Markdown
 .venv/bin/python results/temperature/judge.py scale     # what a parameter does, from scale/ and others/, as Markdown
 .venv/bin/python results/temperature/judge.py choose    # arms of the last study, from scale/, others/ and screen/
-.venv/bin/python results/temperature/judge.py verdict   # its two claims, from final/
+.venv/bin/python results/temperature/judge.py power     # how often its claims about the best tau would be supported
+.venv/bin/python results/temperature/judge.py verdict   # its three claims, from final/
 """
 
 import argparse
@@ -18,7 +19,13 @@ import numpy as np
 
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Summary, collect, final_phases, summarise
-from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, simultaneous_differences
+from softbellman.analysis.statistics import (
+    Interval,
+    bootstrap_interval,
+    interquartile_mean,
+    known_mean,
+    simultaneous_differences,
+)
 from softbellman.analysis.sweeps import points, sweeps
 from softbellman.paper.verdicts import estimate
 from softbellman.report.wording import significant
@@ -26,6 +33,8 @@ from softbellman.study.store import Study
 
 HERE = Path(__file__).parent
 MARGIN = -0.05  # of best tau minus random: so much less is as good
+NEAR = -0.1  # of the same, averaged over games: so much less is near
+CHOSEN_ON, SCREENED_ON, JUDGED_ON = range(10, 15), range(40, 45), range(50, 60)  # seeds
 TAUS = tuple(f"softmax({tau})" for tau in (3, 10, 30, 100, 300, 1000))
 RULES = (
     *(f"keep({rho})" for rho in (0.02, 0.05, 0.1, 0.2)),
@@ -41,10 +50,12 @@ class Game(NamedTuple):
     Attributes:
         scores: `[seed]` by arm; NaN: the run has not ended. One that diverged has the random policy's score.
         random: the random policy's mean score; NaN: it is not known.
+        seeds: those of the scores.
     """
 
     scores: dict[str, np.ndarray]
     random: float
+    seeds: tuple[int, ...] = ()
 
     def mean(self, arm: str) -> float:
         """Averages the scores of an arm."""
@@ -75,14 +86,17 @@ class Choices(NamedTuple):
         """Writes them line by line, with the command of each game."""
         lines = [f"one tau: {self.one}", *(f"rule: {rule}" for rule in self.rules)]
         for game, tau in self.best.items():
-            arms, seeds = " ".join(f'"{arm}"' for arm in self.arms(game)), " ".join(map(str, range(50, 60)))
+            arms, seeds = " ".join(f'"{arm}"' for arm in self.arms(game)), " ".join(map(str, JUDGED_ON))
             asked = f"softbellman compare {game} --preset sharp-minatar --seeds {seeds} --arms {arms}"
             lines += [f"{game}, best tau: {tau}", f"{asked} --out results/temperature/final/{_folder(game)}"]
         return "\n".join(lines)
 
 
 class Verdict(NamedTuple):
-    """Verdict on a claim about a rule: supported, not supported or undecided, and the intervals behind it."""
+    """Verdict on a claim about a rule: supported, not supported or undecided, and the intervals behind it.
+
+    That a rule wins, by the first two claims, is written likewise: yes or no.
+    """
 
     claim: str
     rule: str
@@ -100,13 +114,13 @@ def read(study: Study) -> dict[str, Game]:
     games = {}
     for name in study.environments:
         random = records.random[name]
-        games[name] = Game({}, np.nan if random is None else float(random.mean()))
+        games[name] = Game({}, np.nan if random is None else float(random.mean()), tuple(study.seeds))
     for record in records.runs:
         game, seed = games[record.run.environment], list(study.seeds).index(record.run.seed)
         scores = game.scores.setdefault(record.run.operator, np.full(len(study.seeds), np.nan))
         if record.state == "finished":
             tests = record.column("test_return")
-            scores[seed] = tests[-final_phases(len(tests)) :].mean()
+            scores[seed] = known_mean(tests[-final_phases(len(tests)) :])
         elif record.state == "diverged":
             scores[seed] = game.random
     return games
@@ -123,10 +137,22 @@ def require(games: Games, names: Iterable[str], arms: Sequence[str]) -> None:
             if name not in games or arm not in games[name].scores:
                 raise ValueError(f"there is no {arm} in {name}")
         if np.isnan(games[name].random):
-            raise ValueError(f"{name}: the random policy was not played; run the command of its study again")
+            raise ValueError(f"{name}: the random policy was not played, or finished no game; see the study's page")
         for arm in arms:
             if missing := int(np.isnan(games[name].scores[arm]).sum()):
                 raise ValueError(f"{arm} in {name}: {missing} runs have no final score")
+
+
+def require_seeds(games: Games, names: Iterable[str], seeds: Sequence[int]) -> None:
+    """Refuses a study on other seeds than those of docs/claims.md.
+
+    Raises:
+        ValueError: if a game has others.
+    """
+    for name in names:
+        if tuple(games[name].seeds) != tuple(seeds):
+            asked = f"{seeds[0]} to {seeds[-1]}"
+            raise ValueError(f"{name} has the seeds {', '.join(map(str, games[name].seeds))}; its seeds are {asked}")
 
 
 def merit(games: Games, names: Iterable[str], arm: str) -> float:
@@ -268,7 +294,10 @@ def choose(taus: Games, screen: Games) -> Choices:
 
 
 def judge(games: Games, choices: Choices) -> list[Verdict]:
-    """Judges both claims for both rules."""
+    """Judges the claims for both rules; where a best tau plays no better than chance, none is decided.
+
+    A rule wins if the first two are supported for it.
+    """
     for name in GAMES:
         require(games, [name], choices.arms(name))
     scales = {name: unit(name, games[name], choices.best[name]) for name in GAMES}
@@ -280,6 +309,10 @@ def judge(games: Games, choices: Choices) -> list[Verdict]:
         found.append(Verdict("rule-as-good", rule, _state([interval for _, interval in each], MARGIN), shown))
         mean, interval = _above_one_tau(games, rule, choices.one, scales)
         found.append(Verdict("rule-above-one-tau", rule, _state([interval], 0.0), (_shown(mean, interval),)))
+        near = _near_best(games, choices.best, rule, scales)
+        found.append(Verdict("rule-near-best", rule, _state([near[1]], NEAR), (_shown(*near),)))
+        wins = all(verdict.state == "supported" for verdict in found[-3:-1])
+        found.append(Verdict("wins", rule, "yes" if wins else "no", ()))
     return found
 
 
@@ -290,6 +323,44 @@ def _against_best(game: Game, best: str, rules: Sequence[str], scale: float) -> 
         assert each.mean is not None and each.interval is not None
         found.append((each.mean / scale, (each.interval[0] / scale, each.interval[1] / scale)))
     return found
+
+
+def _near_best(games: Games, best: Mapping[str, str], rule: str, scales: Mapping[str, float]) -> tuple[float, Interval]:
+    """Averages over games the score of a rule minus that of the best tau, over best tau minus random."""
+    shares = [(games[name].scores[rule] - games[name].scores[best[name]]) / scales[name] for name in GAMES]
+    found = estimate(np.array(shares), 1 - 0.05 / 2)
+    assert found.mean is not None and found.interval is not None
+    return found.mean, found.interval
+
+
+def power(taus: Games, studies: int = 10_000) -> str:
+    """Writes a table: how often claims about the best tau come out supported, for rules that are better by a share.
+
+    Scores are normal, with the spread that each game has among the taus that score at least half as much as its best.
+    """
+    require(taus, GAMES, TAUS)
+    spreads = []
+    for name in GAMES:
+        game, top = taus[name], max(TAUS, key=taus[name].mean)
+        learned = [game.scores[tau] for tau in TAUS if game.mean(tau) >= game.mean(top) / 2]
+        spreads.append(float(np.sqrt(np.mean([each.var(ddof=1) for each in learned])) / unit(name, game, top)))
+    told = ", ".join(f"{_folder(name)} {spread:.3f}" for name, spread in zip(GAMES, spreads, strict=True))
+    lines = [f"spread of a score over best tau minus random: {told}", ""]
+    lines += ["| a rule is better by | rule-as-good | rule-near-best |", "|---|---|---|"]
+    best, rng = dict.fromkeys(GAMES, "best"), np.random.default_rng(0)
+    scales = dict.fromkeys(GAMES, 1.0)
+    for advantage in (-0.1, -0.05, 0.0, 0.05, 0.1, 0.2, 0.3):
+        good = near = 0
+        for scores in rng.normal(size=(studies, len(GAMES), 3, len(JUDGED_ON))):
+            drawn = {
+                name: Game({"best": s[0] * spread, "rule": s[1] * spread + advantage, "other": s[2] * spread}, -1.0)
+                for name, s, spread in zip(GAMES, scores, spreads, strict=True)
+            }
+            intervals = [_against_best(drawn[name], "best", ("rule", "other"), 1.0)[0][1] for name in GAMES]
+            good += _state(intervals, MARGIN) == "supported"
+            near += _state([_near_best(drawn, best, "rule", scales)[1]], NEAR) == "supported"
+        lines.append(f"| {advantage:+.2f} | {good / studies:.4f} | {near / studies:.3f} |")
+    return "\n".join(lines)
 
 
 def _above_one_tau(games: Games, rule: str, one: str, scales: Mapping[str, float]) -> tuple[float, Interval]:
@@ -335,7 +406,7 @@ def _games(*names: str) -> dict[str, Game]:
 def main(words: Sequence[str]) -> str:
     """Does what the first word says, and returns what is to be printed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("rate", "units", "truth", "scale", "choose", "verdict"))
+    parser.add_argument("step", choices=("rate", "units", "truth", "scale", "choose", "power", "verdict"))
     step = parser.parse_args(words).step
     if step == "rate":
         return rate(_games("learning-rate"))
@@ -345,10 +416,18 @@ def main(words: Sequence[str]) -> str:
         return truth(Records.read(Study(HERE / "truth")))
     if step == "scale":
         return "\n".join(scale(Records.read(Study(HERE / name))) for name in ("scale", "others"))
-    choices = choose(_games("scale", "others"), _games("screen"))
+    taus = _games("scale", "others")
+    require_seeds(taus, GAMES, CHOSEN_ON)
+    if step == "power":
+        return power(taus)
+    screen = _games("screen")
+    require_seeds(screen, SCREENED, SCREENED_ON)
+    choices = choose(taus, screen)
     if step == "choose":
         return str(choices)
-    return "\n".join(map(str, judge(_games(*(f"final/{_folder(name)}" for name in GAMES)), choices)))
+    final = _games(*(f"final/{_folder(name)}" for name in GAMES))
+    require_seeds(final, GAMES, JUDGED_ON)
+    return "\n".join(map(str, judge(final, choices)))
 
 
 if __name__ == "__main__":
