@@ -347,8 +347,9 @@ def power(taus: Games, studies: int = 10_000) -> str:
     told = ", ".join(f"{_folder(name)} {spread:.3f}" for name, spread in zip(GAMES, spreads, strict=True))
     lines = [f"spread of a score over best tau minus random: {told}", ""]
     lines += ["| a rule is better by | rule-as-good | rule-near-best |", "|---|---|---|"]
-    best, rng = dict.fromkeys(GAMES, "best"), np.random.default_rng(0)
-    scales = dict.fromkeys(GAMES, 1.0)
+    rng = np.random.default_rng(0)
+    best: dict[str, str] = dict.fromkeys(GAMES, "best")
+    scales: dict[str, float] = dict.fromkeys(GAMES, 1.0)
     for advantage in (-0.1, -0.05, 0.0, 0.05, 0.1, 0.2, 0.3):
         good = near = 0
         for scores in rng.normal(size=(studies, len(GAMES), 3, len(JUDGED_ON))):

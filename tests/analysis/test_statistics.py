@@ -18,6 +18,7 @@ from softbellman.analysis.statistics import (
     permutation_test,
     probability_of_improvement,
     simultaneous_differences,
+    spreads_differ,
 )
 
 NAN = np.nan
@@ -260,3 +261,19 @@ def test_the_permutation_test_agrees_with_all_exchanges():
     assert permutation_test(*many) == permutation_test(*many) and 0 < permutation_test(many[0] + 3, many[1]) < 0.001
     with pytest.raises(ValueError, match="are not paired"):
         permutation_test(first, second[:1])
+
+
+def test_unlike_spreads_are_told_as_bartletts_test_tells_them():
+    rng = np.random.default_rng(0)
+    told = []
+    for _ in range(300):
+        groups = [rng.normal(0, spread, size) for spread, size in zip(rng.uniform(1, 3, 4), (3, 5, 5, 8), strict=True)]
+        counts, spreads = [len(each) for each in groups], [float(np.std(each, ddof=1)) for each in groups]
+        told.append(spreads_differ(counts, spreads, 0.9))
+        assert told[-1] == (stats.bartlett(*groups).pvalue < 0.1)
+    assert 0.1 < np.mean(told) < 0.9
+
+
+@pytest.mark.parametrize(("spreads", "differ"), [((0.0, 1.0), True), ((1e-17, 1.0), True), ((0.0, 0.0), False)])
+def test_a_group_without_spread_is_unlike_others(spreads, differ):
+    assert spreads_differ([5, 5], spreads) is differ

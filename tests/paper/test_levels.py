@@ -29,3 +29,18 @@ def test_choices_by_the_other_seeds_make_it_too_narrow(parameters, percent):
     own = chosen_by_the_other_seeds(rng.normal(size=(STUDIES, GAMES, parameters, SEEDS)))
     differences = own - rng.normal(size=(STUDIES, GAMES, SEEDS))
     assert share_of_misses(differences) * 100 == pytest.approx(percent, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("both_are_chosen", "spreads", "percent"),
+    [(True, (1, 1, 1), 2.7), (False, (1, 0.2, 0.2), 2.9), (True, (1, 0.2, 0.2), 5.5)],
+)
+def test_together_they_make_it_narrower_still(both_are_chosen, spreads, percent):
+    rng = np.random.default_rng(2)
+
+    def chosen():
+        return chosen_by_the_other_seeds(rng.normal(size=(STUDIES, GAMES, 6, SEEDS)))
+
+    other = chosen() if both_are_chosen else rng.normal(size=(STUDIES, GAMES, SEEDS))
+    differences = (chosen() - other) * np.array(spreads)[:, None]
+    assert share_of_misses(differences) * 100 == pytest.approx(percent, abs=0.4)

@@ -246,6 +246,16 @@ def test_many_comparisons_are_said_to_be_many():
     assert not any("together" in each for each in conclude(found_of(max=[1, 2, 3], b=[2, 3.1, 4])))
 
 
+def test_spreads_that_differ_are_said_to():
+    sentences = conclude(found_of(max=[1, 2, 3, 2], b=[2, 3, 4, 3], c=[0, 0.01, 0.02, 0.01], d=[0, 60, 0, 30]))
+    assert sentences[-1] == (
+        "But spreads differ: standard deviations of final scores lie between 0.0 (c) and 28.7 (d). So intervals of "
+        "operators with a small one are too wide and those with a large one too narrow."
+    )
+    alike = conclude(found_of(max=[1, 2, 3, 2], b=[2, 3, 4, 3], c=[0, 1, 2, 3]))
+    assert alike[-1].startswith("These 2 intervals hold all together")
+
+
 def test_what_one_comparison_shows_four_together_may_not():
     """With Student's interval each of five same differences could be told from nothing; Dunnett's are wider."""
     scores = {"max": [0.0, 1, 2, 3, 4], **{name: [2.6, 3.6, 4.6, 5.6, 6.5] for name in "bcde"}}

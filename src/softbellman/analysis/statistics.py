@@ -246,6 +246,28 @@ def simultaneous_differences(scores: Sequence[np.ndarray], level: float = 0.95) 
     return [Difference(mean, next(intervals) if n >= 2 else None, n) for mean, n in zip(means, counts, strict=True)]
 
 
+def spreads_differ(counts: Sequence[int], spreads: Sequence[float], level: float = 0.99) -> bool:
+    """Tells that groups have not one spread: by Bartlett's test, or some have none and others do.
+
+    Args:
+        counts: scores of each group, two or more.
+        spreads: their standard deviations.
+        level: confidence level, in `(0, 1)`.
+
+    >>> spreads_differ([5, 5, 5], [1.0, 1.2, 0.9]), spreads_differ([5, 5, 5], [1.0, 0.1, 6.0])
+    (False, True)
+
+    Source: Bartlett (1937).
+    """
+    if min(spreads) <= 1e-12 * max(spreads):  # rounding is no spread
+        return max(spreads) > 0
+    free, variances = np.array(counts) - 1, np.array(spreads) ** 2
+    pooled = np.sum(free * variances) / np.sum(free)
+    excess = np.sum(free) * np.log(pooled) - np.sum(free * np.log(variances))
+    correction = 1 + (np.sum(1 / free) - 1 / np.sum(free)) / (3 * (len(free) - 1))
+    return bool(stats.chi2.sf(excess / correction, len(free) - 1) < 1 - level)
+
+
 def _dunnett(first: np.ndarray, others: Sequence[np.ndarray], level: float) -> list[Interval]:
     """Computes intervals of `mean(other) - mean(first)`, each of two scores or more."""
     groups = (first, *others)

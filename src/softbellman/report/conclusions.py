@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from softbellman.analysis.findings import Found, Row
-from softbellman.analysis.statistics import Difference, Interval
+from softbellman.analysis.statistics import Difference, Interval, spreads_differ
 from softbellman.config.arms import joined
 from softbellman.report.wording import count, decimals, ends, listed, number, signed
 
@@ -75,7 +75,20 @@ def conclude(found: Found) -> list[str]:
             f"{found.noun}s for one): 5% of studies without any true difference would show one. The p-values in the "
             "table are those of a paired permutation test, each for itself."
         )
+        sentences += _spreads(found)
     return sentences + _values(found)
+
+
+def _spreads(found: Found) -> list[str]:
+    """Says that intervals which take the spread of all for one are not exact, where spreads differ."""
+    known = [(row.final.std, row.counted, row.operator) for row in found.rows if row.final.std is not None]
+    spreads, counts, _ = zip(*known, strict=True)
+    if not spreads_differ(counts, spreads):
+        return []
+    digits = decimals(spreads)
+    low, high = (f"{number(spread, digits)} ({name})" for spread, _, name in (min(known), max(known)))
+    told = f"But spreads differ: standard deviations of final scores lie between {low} and {high}. So intervals of"
+    return [f"{told} {found.noun}s with a small one are too wide and those with a large one too narrow."]
 
 
 def _missing(rows: Sequence[Row]) -> list[str]:
