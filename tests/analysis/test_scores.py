@@ -167,7 +167,9 @@ def test_an_aggregate_over_games_is_not_silently_one_of_fewer_games():
     whole = aggregate(scores_of(values, scale="a source"), "op-0", resamples=300)
     assert whole == (15, 15, interquartile_mean(values), bootstrap_interval(values[:, 0], resamples=300))
     values[0, 0, 1:] = NAN
-    assert aggregate(scores_of(values, scale="a source"), "op-0").interval is None
+    assert aggregate(scores_of(values, scale="a source"), "op-0") == (15, 11, None, None)
+    one_seed = aggregate(scores_of(values[..., :1], scale="a source"), "op-0")
+    assert one_seed == (3, 3, interquartile_mean(values[..., 0]), None)
     values[0] = NAN
     assert aggregate(scores_of(values, scale="a source"), "op-0") == (15, 10, None, None)
     assert aggregate(scores_of(values[1:2]), "op-0", resamples=50).counted == 5  # one game needs no common scale

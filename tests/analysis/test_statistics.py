@@ -277,3 +277,11 @@ def test_unlike_spreads_are_told_as_bartletts_test_tells_them():
 @pytest.mark.parametrize(("spreads", "differ"), [((0.0, 1.0), True), ((1e-17, 1.0), True), ((0.0, 0.0), False)])
 def test_a_group_without_spread_is_unlike_others(spreads, differ):
     assert spreads_differ([5, 5], spreads) is differ
+
+
+def test_a_first_group_far_smaller_than_others_has_bounds_too():
+    rng = np.random.default_rng(1)
+    first, others = rng.normal(size=2), rng.normal(size=(10, 1000))
+    (alone,), together = (simultaneous_differences([first, *others[:k]], 0.99) for k in (1, 10))
+    (low, high), (wider_low, wider_high) = alone.interval, together[0].interval
+    assert high - low < 1.05 * (wider_high - wider_low) < 2 * (high - low)

@@ -200,8 +200,9 @@ class Aggregate(NamedTuple):
     Attributes:
         asked: runs asked for.
         counted: runs with a score.
-        interquartile_mean: over the scores of all games, None if a game has none: it would silently be left out.
-        interval: its stratified bootstrap interval, None if a game has fewer than two scores.
+        interquartile_mean: over the scores of all games; None if not all have equally many, or none: one with fewer
+            would silently weigh less, such as the game in which runs diverged.
+        interval: its stratified bootstrap interval; None as well, or if a game has fewer than two scores.
     """
 
     asked: int
@@ -219,13 +220,11 @@ def aggregate(scores: Scores, operator: str, level: float = 0.95, resamples: int
     if len(scores.games) > 1 and not scores.scale:
         raise ValueError("raw scores of different games have different scales; normalise them, or report game by game")
     values = scores.across(operator)
-    known = ~np.isnan(values)
-    return Aggregate(
-        values.size,
-        int(known.sum()),
-        float(interquartile_mean(values)) if known.any(axis=1).all() else None,
-        bootstrap_interval(values, resamples=resamples, seed=seed, level=level),
-    )
+    counted = (~np.isnan(values)).sum(axis=1)
+    if counted.min() == 0 or counted.min() < counted.max():
+        return Aggregate(values.size, int(counted.sum()), None, None)
+    interval = bootstrap_interval(values, resamples=resamples, seed=seed, level=level)
+    return Aggregate(values.size, int(counted.sum()), float(interquartile_mean(values)), interval)
 
 
 def _position(names: tuple[str, ...], name: str, kind: str) -> int:
