@@ -289,8 +289,7 @@ class WeightedDouble(_OfTheMaximum):
         return (1 - share) * best + steep * (best - worst)
 
     def _parts(self, q: Array, selector: Array | None, where: Array | None) -> tuple[Row, *tuple[Array, ...]]:
-        row, other, legal = self.pair(q, selector, where)
-        choosing = real(selector)
+        (row, other, legal), choosing = self.pair(q, selector, where), real(selector)
         best, worst = self.op.weights(choosing, legal), self.op.weights(-choosing, legal)
         mine, theirs = row.sum(best * row.z), row.sum(best * other)
         spread, c = mine - row.sum(worst * row.z), row.positive(self.c)
