@@ -28,7 +28,7 @@ def script(name):
     return module
 
 
-judge, grid = script("judge"), script("grid")
+tables, judge, grid = script("tables"), script("judge"), script("grid")  # judge imports tables
 NOISE = np.random.default_rng(0).normal(0, 0.1, 10)
 
 
@@ -180,7 +180,7 @@ def test_another_rate_is_taken_only_where_it_is_better(gains, chosen):
 def test_values_are_told_in_the_unit_of_the_rewards(tmp_path):
     arms = ["max", "mean", "max tenth=max, learner.reward_scale=0.1", "mean tenth=mean, learner.reward_scale=0.1"]
     study = synthetic(tmp_path / "study", operators=arms, seeds=[0, 1, 2], values={"overestimation": 0.5})
-    cells = [line.split(" | ") for line in judge.units(Records.read(study)).splitlines()[2:]]
+    cells = [line.split(" | ") for line in tables.units(Records.read(study)).splitlines()[2:]]
     assert [row[:2] for row in cells] == [
         ["| 1", "`max`"],
         ["| 1", "`mean`"],
@@ -194,7 +194,7 @@ def test_values_are_told_in_the_unit_of_the_rewards(tmp_path):
 def test_distances_from_exact_values_are_told_arm_by_arm(tmp_path):
     values = {"value_error": 0.5, "value_bias": -1.25, "policy_loss": -1e-12}
     study = synthetic(tmp_path / "study", operators=["max", "mean"], seeds=[0, 1, 2], values=values)
-    lines = judge.truth(Records.read(study)).splitlines()
+    lines = tables.truth(Records.read(study)).splitlines()
     cells = {line.split(" | ")[0]: line.split(" | ")[2:] for line in lines if line.startswith("| `")}
     alone = ["0.50 (0.50 to 0.50)", "-1.25 (-1.25 to -1.25)"]
     none = "+0.000 (+0.000 to +0.000)"
@@ -206,12 +206,13 @@ def test_what_a_parameter_does_is_told_family_by_family(tmp_path):
     operators = ["max", "softmax(1)", "softmax(30)", "softmax(300)", "mellowmax(1)", "mellowmax(10)", "mellowmax(30)"]
     values = {"overestimation": 0.5, "action_gap": 0.6714}
     study = synthetic(tmp_path / "study", operators=operators, seeds=[0, 1, 2], values=values)
-    lines = judge.scale(Records.read(study)).splitlines()
+    lines = tables.scale(Records.read(study)).splitlines()
     assert "overestimation 0.50, action gap 0.671" in lines[0] and lines[2].count("minus `max`") == 2
     cells = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines[4:]]
     assert [row[:2] for row in cells] == [["1", "0.67"], ["10", "6.7"], ["30", "20"], ["300", "200"]]
     assert [row[4:6] for row in cells] == [["0.50", "0.50"], ["", "0.50"], ["0.50", "0.50"], ["0.50", ""]]
     scores = collect(Records.read(study), "final")
     compared = simultaneous_differences([scores.of(name) for name in operators])
+    assert compared[4].interval is not None
     low, high = compared[4].interval
     assert cells[1][3] == f"{compared[4].mean:+.3f} ({low:+.3f} to {high:+.3f})" and cells[1][2] == ""

@@ -1,9 +1,6 @@
 """Choices and verdicts of the studies of temperature, by the rules of docs/claims.md and README.md beside this file.
 
 .venv/bin/python results/temperature/judge.py rate      # the learning rate of sharp-minatar, from learning-rate/
-.venv/bin/python results/temperature/judge.py units     # what the unit of the rewards changes, from units/, as Markdown
-.venv/bin/python results/temperature/judge.py truth     # distances from exact values, from truth/, as Markdown
-.venv/bin/python results/temperature/judge.py scale     # what a parameter does, from scale/ and others/, as Markdown
 .venv/bin/python results/temperature/judge.py choose    # arms of the last study, from scale/, others/ and screen/
 .venv/bin/python results/temperature/judge.py power     # how often its claims about the best tau would be supported
 .venv/bin/python results/temperature/judge.py verdict   # its three claims, from final/
@@ -16,9 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from tables import with_interval
 
 from softbellman.analysis.records import Records
-from softbellman.analysis.scores import Summary, collect, final_phases, summarise
+from softbellman.analysis.scores import final_phases
 from softbellman.analysis.statistics import (
     Interval,
     bootstrap_interval,
@@ -26,9 +24,7 @@ from softbellman.analysis.statistics import (
     known_mean,
     simultaneous_differences,
 )
-from softbellman.analysis.sweeps import points, sweeps
 from softbellman.paper.verdicts import estimate
-from softbellman.report.wording import significant
 from softbellman.study.store import Study
 
 HERE = Path(__file__).parent
@@ -190,92 +186,9 @@ def rate(games: Games) -> str:
             gains += [(scores[f"{name} {other}"] - scores[arm]) / scale for name, arm in of.items()]
         found = estimate(np.array(gains), 0.95)
         assert found.interval is not None and found.mean is not None
-        lines.append(f"{other} minus 3e-4: {_shown(found.mean, found.interval)} of a game's best")
+        lines.append(f"{other} minus 3e-4: {with_interval(found.mean, found.interval)} of a game's best")
         better += [(found.mean, other)] if found.interval[0] > 0 else []
     return "\n".join([*lines, f"chosen: {max(better)[1] if better else '3e-4, as it was'}"])
-
-
-def units(records: Records) -> str:
-    """Writes a table: scores, and overestimation over the unit of the rewards, each with its 95% interval.
-
-    Within a unit, arms are compared with the first by Dunnett's intervals.
-    """
-    scores, over = collect(records, "final"), collect(records, "final", "overestimation")
-    of_unit: dict[float, list[str]] = {}
-    for name, arm in records.study.arms.items():
-        of_unit.setdefault(arm.config(records.study.config).learner.reward_scale, []).append(name)
-    lines = [
-        "| rewards times | arm | score | minus the first | overestimation | minus the first |",
-        "|" + "---|" * 6,
-    ]
-    for scale, names in of_unit.items():
-        cells = []
-        for runs in ([scores.of(name) for name in names], [over.of(name) / scale for name in names]):
-            differences = [_shown(each.mean, each.interval) for each in simultaneous_differences(runs)]
-            cells.append(zip([_told(summarise(own)) for own in runs], ["", *differences], strict=True))
-        for name, own, values in zip(names, *cells, strict=True):
-            lines.append(f"| {scale:g} | `{name}` | {' | '.join((*own, *values))} |")
-    return "\n".join(lines)
-
-
-def truth(records: Records) -> str:
-    """Writes a table for each MDP: final score and distances from the exact values, each with its 95% interval.
-
-    `value_bias` and `policy_loss` are compared with the first arm by Dunnett's intervals.
-    """
-    lines = []
-    for game in records.study.environments:
-        columns = {}
-        for name in ("test_return", "value_error", "value_bias", "policy_loss"):
-            scores = collect(records, "final", name)
-            runs = [scores.of(arm, game) for arm in scores.operators]
-            columns[name] = [_told(summarise(each)) for each in runs]
-            if name in ("value_bias", "policy_loss"):
-                columns[f"{name} minus {scores.operators[0]}"] = [
-                    "",
-                    *(_shown(each.mean, each.interval) for each in simultaneous_differences(runs)),
-                ]
-        lines += [game, "", f"| arm | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
-        lines += [
-            f"| `{arm}` | {' | '.join(cells)} |"
-            for arm, *cells in zip(records.study.operators, *columns.values(), strict=True)
-        ]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def scale(records: Records) -> str:
-    """Writes a table for each game: what each family's parameter does to the score and to overestimation.
-
-    All arms are compared with the first by Dunnett's intervals. The first one's action gap makes a parameter a number
-    without unit.
-    """
-    study, lines = records.study, []
-    found, first = sweeps(study), study.operators[0]
-    parameters = np.unique(np.concatenate([sweep.parameters for sweep in found]))
-    for game in study.environments:
-        scores = collect(records, "final")
-        compared = simultaneous_differences([scores.of(name, game) for name in study.operators])
-        minus = dict(zip(study.operators[1:], [_shown(each.mean, each.interval) for each in compared], strict=True))
-        over = points(records, game, "overestimation", partial=False)
-        gap = points(records, game, "action_gap", partial=False)[first].mean
-        own = f"`{first}`: score {_told(summarise(scores.of(first, game)))}, overestimation {over[first].mean:z.2f}"
-        heads = [f"`{sweep.family}`, score minus `{first}`" for sweep in found]
-        heads += [f"`{sweep.family}`, overestimation" for sweep in found]
-        lines += [f"{game}, {own}, action gap {gap:.3g}", "", f"| parameter | times the gap | {' | '.join(heads)} |"]
-        lines.append("|---|---|" + "---|" * len(heads))
-        for parameter in parameters:
-            at = [dict(zip(sweep.parameters, sweep.operators, strict=True)).get(parameter) for sweep in found]
-            cells = ["" if name is None else minus[name] for name in at]
-            cells += ["" if name is None else f"{over[name].mean:z.2f}" for name in at]
-            lines.append(f"| {parameter:g} | {significant(parameter * gap, 2)} | {' | '.join(cells)} |")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _told(summary: Summary) -> str:
-    assert summary.mean is not None and summary.interval is not None
-    return f"{summary.mean:z.2f} ({summary.interval[0]:z.2f} to {summary.interval[1]:z.2f})"
 
 
 def choose(taus: Games, screen: Games) -> Choices:
@@ -305,12 +218,12 @@ def judge(games: Games, choices: Choices) -> list[Verdict]:
     found = []
     for place, rule in enumerate(choices.rules):
         each = [differences[place] for differences in as_good]
-        shown = tuple(f"{name}: {_shown(*told)}" for name, told in zip(GAMES, each, strict=True))
+        shown = tuple(f"{name}: {with_interval(*told)}" for name, told in zip(GAMES, each, strict=True))
         found.append(Verdict("rule-as-good", rule, _state([interval for _, interval in each], MARGIN), shown))
         mean, interval = _above_one_tau(games, rule, choices.one, scales)
-        found.append(Verdict("rule-above-one-tau", rule, _state([interval], 0.0), (_shown(mean, interval),)))
+        found.append(Verdict("rule-above-one-tau", rule, _state([interval], 0.0), (with_interval(mean, interval),)))
         near = _near_best(games, choices.best, rule, scales)
-        found.append(Verdict("rule-near-best", rule, _state([near[1]], NEAR), (_shown(*near),)))
+        found.append(Verdict("rule-near-best", rule, _state([near[1]], NEAR), (with_interval(*near),)))
         wins = all(verdict.state == "supported" for verdict in found[-3:-1])
         found.append(Verdict("wins", rule, "yes" if wins else "no", ()))
     return found
@@ -391,11 +304,6 @@ def _state(intervals: Sequence[Interval], margin: float) -> str:
     return "not supported" if any(high < margin for _, high in intervals) else "undecided"
 
 
-def _shown(mean: float | None, interval: Interval | None) -> str:
-    assert mean is not None and interval is not None
-    return f"{mean:+.3f} ({interval[0]:+.3f} to {interval[1]:+.3f})"
-
-
 def _folder(game: str) -> str:
     return game.partition("/")[2]
 
@@ -407,16 +315,10 @@ def _games(*names: str) -> dict[str, Game]:
 def main(words: Sequence[str]) -> str:
     """Does what the first word says, and returns what is to be printed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("rate", "units", "truth", "scale", "choose", "power", "verdict"))
+    parser.add_argument("step", choices=("rate", "choose", "power", "verdict"))
     step = parser.parse_args(words).step
     if step == "rate":
         return rate(_games("learning-rate"))
-    if step == "units":
-        return units(Records.read(Study(HERE / "units")))
-    if step == "truth":
-        return truth(Records.read(Study(HERE / "truth")))
-    if step == "scale":
-        return "\n".join(scale(Records.read(Study(HERE / name))) for name in ("scale", "others"))
     taus = _games("scale", "others")
     require_seeds(taus, GAMES, CHOSEN_ON)
     if step == "power":
