@@ -16,12 +16,11 @@ import numpy as np
 from tables import with_interval
 
 from softbellman.analysis.records import Records
-from softbellman.analysis.scores import final_phases
+from softbellman.analysis.scores import collect
 from softbellman.analysis.statistics import (
     Interval,
     bootstrap_interval,
     interquartile_mean,
-    known_mean,
     simultaneous_differences,
 )
 from softbellman.paper.verdicts import estimate
@@ -107,18 +106,12 @@ class Verdict(NamedTuple):
 def read(study: Study) -> dict[str, Game]:
     """Reads the final scores of a study."""
     records = Records.read(study)
-    games = {}
-    for name in study.environments:
-        random = records.random[name]
-        games[name] = Game({}, np.nan if random is None else float(random.mean()), tuple(study.seeds))
-    for record in records.runs:
-        game, seed = games[record.run.environment], list(study.seeds).index(record.run.seed)
-        scores = game.scores.setdefault(record.run.operator, np.full(len(study.seeds), np.nan))
-        if record.state == "finished":
-            tests = record.column("test_return")
-            scores[seed] = known_mean(tests[-final_phases(len(tests)) :])
-        elif record.state == "diverged":
-            scores[seed] = game.random
+    final, games = collect(records, "final"), {}
+    for place, name in enumerate(final.games):
+        played = records.random[name]
+        random = np.nan if played is None else float(played.mean())
+        scores = np.where(final.states[place] == "diverged", random, final.values[place])
+        games[name] = Game(dict(zip(final.operators, scores, strict=True)), random, final.seeds)
     return games
 
 
@@ -146,7 +139,7 @@ def require_seeds(games: Games, names: Iterable[str], seeds: Sequence[int]) -> N
         ValueError: if a game has others.
     """
     for name in names:
-        if tuple(games[name].seeds) != tuple(seeds):
+        if games[name].seeds != tuple(seeds):
             asked = f"{seeds[0]} to {seeds[-1]}"
             raise ValueError(f"{name} has the seeds {', '.join(map(str, games[name].seeds))}; its seeds are {asked}")
 

@@ -79,9 +79,10 @@ def scale(records: Records) -> str:
     """
     study, lines = records.study, []
     found, first = sweeps(study), study.operators[0]
+    named = [dict(zip(sweep.parameters, sweep.operators, strict=True)) for sweep in found]
     parameters = np.unique(np.concatenate([sweep.parameters for sweep in found]))
+    scores = collect(records, "final")
     for game in study.environments:
-        scores = collect(records, "final")
         compared = simultaneous_differences([scores.of(name, game) for name in study.operators])
         minus = dict(
             zip(study.operators[1:], [with_interval(each.mean, each.interval) for each in compared], strict=True)
@@ -94,7 +95,7 @@ def scale(records: Records) -> str:
         lines += [f"{game}, {own}, action gap {gap:.3g}", "", f"| parameter | times the gap | {' | '.join(heads)} |"]
         lines.append("|---|---|" + "---|" * len(heads))
         for parameter in parameters:
-            at = [dict(zip(sweep.parameters, sweep.operators, strict=True)).get(parameter) for sweep in found]
+            at = [of_family.get(parameter) for of_family in named]
             cells = ["" if name is None else minus[name] for name in at]
             cells += ["" if name is None else f"{over[name].mean:z.2f}" for name in at]
             lines.append(f"| {parameter:g} | {significant(parameter * gap, 2)} | {' | '.join(cells)} |")
