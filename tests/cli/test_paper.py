@@ -66,6 +66,13 @@ def test_nothing_is_run_twice(smoke, softbellman, monkeypatch):
     assert before == {file: file.stat().st_mtime_ns for file in study.glob("runs/**/*") if file.is_file()}
 
 
+def test_a_study_of_the_paper_is_not_resumed_but_asked_for_again(smoke, softbellman):
+    study = smoke[0] / "runs" / "paper-smoke"
+    code, _, errors = softbellman("resume", study)
+    assert code == 2 and len(errors.splitlines()) == 1
+    assert f"with --out {study}: softbellman paper run all --scale smoke --workers 2" in errors
+
+
 @pytest.fixture
 def one_failed(smoke, tmp_path):
     """A copy of it all in which one run of double(max) has failed."""

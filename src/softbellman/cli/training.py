@@ -108,6 +108,12 @@ def resume(command: Resume) -> int:
     from softbellman.study.store import Study
 
     study = Study(command.study)
+    asked = study.record["command"]
+    if asked[:2] == ["paper", "run"]:
+        raise ValueError(
+            f"{study.path} is a study of the paper, in which scores choose some of the runs; its own command goes on, "
+            f"with --out {shlex.quote(str(study.path))}: {shlex.join(['softbellman', *asked])}"
+        )
     older = LOCAL if "workers" in study.record else HERE
     engine = command.engine or study.record.get("engine", older)
     _set_up(engine, command.threads, study)
