@@ -134,6 +134,14 @@ def test_a_rule_as_good_is_often_near_and_seldom_as_good():
     assert all(float(row[1]) <= float(row[2]) for row in rows)
 
 
+def test_the_verdict_tells_of_games_in_which_spreads_differ():
+    choices = judge.Choices(dict.fromkeys(judge.GAMES, "softmax(30)"), "softmax(100)", ("keep(0.1)", "keep(0.2)"))
+    games = games_of(dict.fromkeys(choices.arms("minatar/freeway"), 10.0))
+    games["minatar/seaquest"].scores["keep(0.2)"] = 10.0 + 100 * NOISE
+    told = [line for line in judge.judge(games, choices)[0].shown if line.endswith(", of arms whose spreads differ")]
+    assert [line.partition(":")[0] for line in told] == ["minatar/seaquest"]
+
+
 def test_other_seeds_than_those_of_the_claims_are_refused():
     games = {name: game._replace(seeds=tuple(judge.JUDGED_ON)) for name, game in TAUS.items()}
     judge.require_seeds(games, judge.GAMES, judge.JUDGED_ON)

@@ -22,6 +22,7 @@ from softbellman.analysis.statistics import (
     bootstrap_interval,
     interquartile_mean,
     simultaneous_differences,
+    spreads_differ,
 )
 from softbellman.paper.verdicts import estimate
 from softbellman.study.store import Study
@@ -211,7 +212,10 @@ def judge(games: Games, choices: Choices) -> list[Verdict]:
     found = []
     for place, rule in enumerate(choices.rules):
         each = [differences[place] for differences in as_good]
-        shown = tuple(f"{name}: {with_interval(*told)}" for name, told in zip(GAMES, each, strict=True))
+        shown = tuple(
+            f"{name}: {with_interval(*told)}{_unlike(games[name], (choices.best[name], *choices.rules))}"
+            for name, told in zip(GAMES, each, strict=True)
+        )
         found.append(Verdict("rule-as-good", rule, _state([interval for _, interval in each], MARGIN), shown))
         mean, interval = _above_one_tau(games, rule, choices.one, scales)
         found.append(Verdict("rule-above-one-tau", rule, _state([interval], 0.0), (with_interval(mean, interval),)))
@@ -229,6 +233,13 @@ def _against_best(game: Game, best: str, rules: Sequence[str], scale: float) -> 
         assert each.mean is not None and each.interval is not None
         found.append((each.mean / scale, (each.interval[0] / scale, each.interval[1] / scale)))
     return found
+
+
+def _unlike(game: Game, arms: Sequence[str]) -> str:
+    """Warns that arms have not one spread, which Dunnett's intervals take them to have."""
+    scores = [game.scores[arm] for arm in arms]
+    differ = spreads_differ([len(each) for each in scores], [float(each.std(ddof=1)) for each in scores])
+    return ", of arms whose spreads differ" if differ else ""
 
 
 def _near_best(games: Games, best: Mapping[str, str], rule: str, scales: Mapping[str, float]) -> tuple[float, Interval]:
