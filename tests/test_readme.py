@@ -98,8 +98,10 @@ def test_times_the_gap_taus_that_score_less_are_smaller_than_all_others():
                     assert row.told is not None and row.told.interval is not None
                     (worse if row.told.interval[1] < 0 else others).append(int(tau[1]) * gap)
     assert (games, len(worse), len(others)) == (5, 8, 28)
-    said = f"every tau that scores less is at most {max(worse):.2g}, every other at least {min(others):.2g} ("
-    assert f"over five games, {said}" in " ".join(README.split())
+    said = (
+        f"every tau that scored less than `max` gives {max(worse):.2g} or less, every other {min(others):.2g} or more"
+    )
+    assert f"in five games {said} (" in " ".join(README.split())
 
 
 def run(command: str, *options: str, folder: Path) -> subprocess.CompletedProcess[str]:

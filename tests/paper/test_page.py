@@ -32,13 +32,13 @@ def test_the_first_sentence_sums_up_the_verdicts():
     verdicts = [Verdict(claim.name, "", "", state, "") for claim, state in zip(CLAIMS, states, strict=True)]
     assert first_sentence(read(LAPTOP, None), verdicts) == (
         "Of the paper's 20 claims about training, 1 is supported, 2 are not supported and 17 are undecided at scale "
-        "laptop: 345 of 345 runs are missing."
+        "laptop (3 games of MinAtar, 5 seeds, 600,000 agent steps a run): 345 of 345 runs are missing."
     )
 
 
 def test_the_page_has_every_view_and_every_claim(written):
     text = written.read_text()
-    assert "undecided at scale laptop: " in re.search(r'<p class="first">(.*?)</p>', text)[1]
+    assert "undecided at scale laptop (3 games of MinAtar, " in re.search(r'<p class="first">(.*?)</p>', text)[1]
     for view in VIEWS.values():
         assert f'<h2 id="{view.name}">' in text and f"softbellman paper run {view.name} --scale laptop" in text
     assert all(f"<code>{claim.name}</code>" in text for claim in CLAIMS)

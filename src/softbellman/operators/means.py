@@ -54,7 +54,7 @@ class PowerMean(FromTheWorst):
 class PNorm(FromTheWorst):
     """Take the norm of the distances to the worst; see `p_norm`."""
 
-    p: Number = parameter(1, ends="1 is the sum", limit="max", example=3.0)
+    p: Number = parameter(1, ends="1 adds all distances to it", limit="max", example=3.0)
 
     laws: ClassVar[Laws] = Laws(
         translation_equivariant=True,

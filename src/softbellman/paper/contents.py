@@ -41,15 +41,17 @@ def first_sentence(results: Results, verdicts: Sequence[Verdict]) -> str:
 
     >>> from softbellman.paper import grid, results
     >>> nothing = results.read(grid.SCALES["smoke"], None)
-    >>> first_sentence(nothing, [judge(claim, nothing) for claim in CLAIMS])[41:]
-    '0 are supported, 0 are not supported and 20 are undecided at scale smoke: 22 of 22 runs are missing.'
+    >>> first_sentence(nothing, [judge(claim, nothing) for claim in CLAIMS])[99:]
+    'at scale smoke (1 game of MinAtar, 2 seeds, 4,000 agent steps a run): 22 of 22 runs are missing.'
     """
     counts = Counter(verdict.state for verdict in verdicts)
     said = [f"{counts[state]} {'is' if counts[state] == 1 else 'are'} {state}" for state in STATES]
-    missing = results.missing(needed(results, ARMS))
+    scale, missing = results.scale, results.missing(needed(results, ARMS))
     return (
-        f"Of the paper's {len(verdicts)} claims about training, {said[0]}, {said[1]} and {said[2]} "
-        f"at scale {results.scale.name}{f': {missing.count}' if missing.runs else ''}."
+        f"Of the paper's {len(verdicts)} claims about training, {said[0]}, {said[1]} and {said[2]} at scale "
+        f"{scale.name} ({count(len(scale.games), 'game')} of {'Atari' if scale.is_atari else 'MinAtar'}, "
+        f"{count(len(scale.seeds), 'seed')}, {scale.config.loop.steps:,} agent steps a run)"
+        f"{f': {missing.count}' if missing.runs else ''}."
     )
 
 
