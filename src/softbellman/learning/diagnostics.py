@@ -1,10 +1,10 @@
 """Diagnostics of a learner: values, statistics of the operator on them, gradients.
 
-Every quantity is defined here once; names are the columns of `metrics.csv`.
+Names are the columns of `metrics.csv`; `training.metrics.MEASURES` says what each is.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,49 +16,10 @@ from softbellman.learning.replay import Transition
 _CHUNK = 320
 
 
-class ValueStatistics(NamedTuple):
-    """Means over held-out states `s`, illegal actions left out. `Q` is the online network, `Q'` the target network.
-
-    Attributes:
-        held_out_value: `max_a Q(s, a)`, the paper's "estimated Q-values" (Figs. 3 and 4), for every operator.
-        held_out_operator_value: `op(Q'(s), Q(s))`, what the operator would hand to a target.
-        action_gap: best minus second-best of `Q(s)`; 0 where there is but one action.
-        policy_entropy: entropy, in nats, of the operator's policy `op.weights(Q(s))`.
-        operator_gap: `max_a Q'(s, a) - op(Q'(s), Q(s))`.
-        operator_slope: `gamma` times the l1 norm of the operator's gradient at `Q'(s)`; above 1 the operator is
-            locally expansive.
-        q_std: standard deviation of `Q(s)` over the actions: the scale that gives tau its meaning.
-    """
-
-    held_out_value: jax.Array
-    held_out_operator_value: jax.Array
-    action_gap: jax.Array
-    policy_entropy: jax.Array
-    operator_gap: jax.Array
-    operator_slope: jax.Array
-    q_std: jax.Array
-
-
-class GradientStatistics(NamedTuple):
-    """Statistics of the loss gradient in the last layer's weights, over independent minibatches.
-
-    Attributes:
-        gradient_norm: mean of the l2 norms (the quantity of the paper's Figs. 5 and 6; Deviation D15).
-        gradient_norm_of_mean: l2 norm of the mean gradient.
-        gradient_variance: population variance over the minibatches, a mean over coordinates, as the authors' code logs.
-        gradient_mean: mean over minibatches and coordinates, as the authors' code logs.
-    """
-
-    gradient_norm: jax.Array
-    gradient_norm_of_mean: jax.Array
-    gradient_variance: jax.Array
-    gradient_mean: jax.Array
-
-
 @partial(jax.jit, static_argnames=("recipe",))
 def _value_sums(
     state: LearnerState, operator: Any, obs: jax.Array, recipe: Recipe, legal: jax.Array | None
-) -> ValueStatistics:
+) -> dict[str, jax.Array]:
     q, q_target = recipe.q(state.params, obs), recipe.target_q(state.target_params, obs)
     if legal is None:
         legally = {}
@@ -74,25 +35,37 @@ def _value_sums(
     gap = best_first[:, 0] - best_first[:, min(1, q.shape[1] - 1)]
     if legal is not None:
         gap = jnp.where(legal.sum(axis=-1) > 1, gap, 0.0)
-    std = q.std(axis=-1, where=legal)
-    per_state = (highest.max(axis=-1), value, gap, entropy, highest_target.max(axis=-1) - value, slope, std)
-    return ValueStatistics(*(x.sum() for x in per_state))
+    per_state = {
+        "held_out_value": highest.max(axis=-1),
+        "held_out_operator_value": value,
+        "action_gap": gap,
+        "policy_entropy": entropy,
+        "operator_gap": highest_target.max(axis=-1) - value,
+        "operator_slope": slope,
+        "q_std": q.std(axis=-1, where=legal),
+    }
+    return {name: values.sum() for name, values in per_state.items()}
 
 
 def value_statistics(
     state: LearnerState, operator: Any, obs: Any, recipe: Recipe, legal: Any = None
 ) -> dict[str, float]:
-    """Computes the means of `ValueStatistics` over held-out observations `[N, *obs_shape]`, in chunks.
+    """Computes statistics of values, means over held-out observations `[N, *obs_shape]`, illegal actions left out.
 
-    `legal` `[N, A]` bool says which actions are legal there; None: all.
+    `held_out_value` is the paper's "estimated Q-values" (Figs. 3 and 4), the same quantity for every operator.
+
+    Args:
+        state: the learner's state, with the online network's and the target network's parameters.
+        operator: the operator.
+        obs: the observations; they are taken in chunks.
+        recipe: the recipe.
+        legal: `[N, A]` bool, which actions are legal there; None: all.
     """
     sums = [
         _value_sums(state, operator, obs[chunk], recipe, None if legal is None else legal[chunk])
         for chunk in (slice(start, start + _CHUNK) for start in range(0, len(obs), _CHUNK))
     ]
-    return {
-        name: float(sum(float(getattr(part, name)) for part in sums) / len(obs)) for name in ValueStatistics._fields
-    }
+    return {name: sum(float(part[name]) for part in sums) / len(obs) for name in sums[0]}
 
 
 @partial(jax.jit, static_argnames=("recipe",))
@@ -109,14 +82,18 @@ def _last_layer_gradient(state: LearnerState, operator: Any, batch: Transition, 
 def gradient_statistics(
     state: LearnerState, operator: Any, batches: list[Transition], recipe: Recipe
 ) -> dict[str, float]:
-    """Computes `GradientStatistics` over independent minibatches, each with the loss that training uses.
+    """Computes statistics of the loss's gradient in the last layer's weights, over independent minibatches.
 
-    Minibatches are uniform, and there are no random numbers in it: no noise in the network, the mean of an ensemble,
-    no weights of sampling.
+    The loss is the one that training uses. Minibatches are uniform, and there are no random numbers in it: no noise in
+    the network, the mean of an ensemble, no weights of sampling. `gradient_norm`, the mean of the norms, is the
+    quantity of the paper's Figs. 5 and 6 (Deviation D15).
     """
     gradients = jnp.stack([_last_layer_gradient(state, operator, batch, recipe) for batch in batches])
     flat = gradients.reshape(len(batches), -1)
-    statistics = GradientStatistics(
-        jnp.linalg.norm(flat, axis=1).mean(), jnp.linalg.norm(flat.mean(0)), flat.var(0).mean(), flat.mean()
-    )
-    return {name: float(value) for name, value in statistics._asdict().items()}
+    statistics = {
+        "gradient_norm": jnp.linalg.norm(flat, axis=1).mean(),
+        "gradient_norm_of_mean": jnp.linalg.norm(flat.mean(0)),
+        "gradient_variance": flat.var(0).mean(),
+        "gradient_mean": flat.mean(),
+    }
+    return {name: float(value) for name, value in statistics.items()}

@@ -1,6 +1,6 @@
 """Exact answer of an environment that is a finite MDP, and how far a learner's values are from it."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -10,20 +10,6 @@ from softbellman.tabular import FiniteMDP, solve
 from softbellman.tabular.linear import LinearSolver
 
 _ACCURACY = 1e-10  # of the values of a policy, relative to its rewards
-
-
-class ExactStatistics(NamedTuple):
-    """Distances of action values `Q` from the optimal ones `Q*`; means over the states that are no end.
-
-    Attributes:
-        value_error: root of the mean over these states and their legal actions of `(Q - Q*)^2`.
-        value_bias: `max_a Q - max_a Q*`.
-        policy_loss: `V*` minus the value of the policy that is greedy for `Q`.
-    """
-
-    value_error: float
-    value_bias: float
-    policy_loss: float
 
 
 class Exact:
@@ -47,16 +33,19 @@ class Exact:
         self._linear = LinearSolver(self._mdp)
         self.obs = obs[self._open]
 
-    def statistics(self, q: Any) -> ExactStatistics:
-        """Holds action values `[N, A]` of the states of `obs` against the optimal ones."""
+    def statistics(self, q: Any) -> dict[str, float]:
+        """Holds action values `[N, A]` of the states of `obs` against the optimal ones.
+
+        Names are the columns of `metrics.csv`; `training.metrics.MEASURES` says what each is.
+        """
         legal, optimal = self._mdp.legal[self._open], self._q[self._open]
         q = np.where(legal, np.asarray(q, np.float64), -np.inf)
         best = optimal.max(axis=-1)
-        return ExactStatistics(
-            value_error=float(np.sqrt(np.square(q[legal] - optimal[legal]).mean())),
-            value_bias=float((q.max(axis=-1) - best).mean()),
-            policy_loss=float((best - self._worth(q.argmax(axis=-1))).mean()),
-        )
+        return {
+            "value_error": float(np.sqrt(np.square(q[legal] - optimal[legal]).mean())),
+            "value_bias": float((q.max(axis=-1) - best).mean()),
+            "policy_loss": float((best - self._worth(q.argmax(axis=-1))).mean()),
+        }
 
     def _worth(self, actions: np.ndarray) -> np.ndarray:
         """Computes the values `[N]` of a policy that takes one action in each state."""

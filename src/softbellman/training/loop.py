@@ -321,15 +321,15 @@ class Loop:
         count = self.loop.gradient_batches if stage.stored(lane, clock) else 0  # none are if the replay was not saved
         size, first = self.settings.batch_size, clock.epoch * count
         return ruler.row(
-            self.runs[index],
-            clock,
-            stage.counts(lane),
-            phase,
-            test_seed,
-            time.monotonic() - self._started,
             self.state(index),
             self.held_out[index],
             [self._minibatch(index, Role.GRADIENT, first + i, size) for i in range(count)],
+            run=self.runs[index],
+            clock=clock,
+            counts=stage.counts(lane),
+            phase=phase,
+            test_seed=test_seed,
+            seconds=time.monotonic() - self._started,
         )
 
 

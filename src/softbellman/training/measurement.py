@@ -15,7 +15,7 @@ from softbellman.learning.settings import LearnerSettings
 from softbellman.training import metrics
 from softbellman.training.counts import Clock, Counts
 from softbellman.training.evaluation import TestPhase, random_actions
-from softbellman.training.exact import Exact, ExactStatistics
+from softbellman.training.exact import Exact
 from softbellman.training.lanes import Run
 from softbellman.training.metrics import Measured, Row
 from softbellman.training.settings import LoopSettings
@@ -47,56 +47,46 @@ class Ruler(NamedTuple):
 
     def row(
         self,
+        state: LearnerState,
+        held_out: States,
+        batches: list[Transition],
+        *,
         run: Run,
         clock: Clock,
         counts: Counts,
         phase: TestPhase,
         test_seed: int,
         seconds: float,
-        state: LearnerState,
-        held_out: States,
-        batches: list[Transition],
     ) -> Row:
-        """Takes every measurement of a run.
+        """Takes every measurement of a run, in its own held-out states and those that all share.
 
-        Args:
-            run: the run.
-            clock: the clock of its group, the epoch that is over counted.
-            counts: its counts.
-            phase: its test phase.
-            test_seed: seed of the test phase's games.
-            seconds: wall-clock time so far.
-            state: its learner's state.
-            held_out: the run's own held-out states.
-            batches: minibatches for the gradient statistics; none leaves them out.
+        Without minibatches the statistics of gradients are left out. All that follows `batches` is as in `Measured`.
         """
         operator = self.recipe.controller.applied(state.control, run.operator)
         values, common = (
             diagnostics.value_statistics(state, operator, states.obs, self.recipe, states.legal)
             for states in (held_out, self.common)
         )
-        gradients: dict[str, float | None] = dict.fromkeys(diagnostics.GradientStatistics._fields)
-        if batches:
-            gradients = dict(diagnostics.gradient_statistics(state, operator, batches, self.recipe))
-        exact: dict[str, float | None] = dict.fromkeys(ExactStatistics._fields)
+        gradients = diagnostics.gradient_statistics(state, operator, batches, self.recipe) if batches else {}
+        exact: dict[str, float] = {}
         if self.exact is not None:
             obs = self.exact.obs
-            exact = self.exact.statistics(FixedPolicy(self.recipe, state.params, obs.shape[1:]).q(obs))._asdict()
+            exact = self.exact.statistics(FixedPolicy(self.recipe, state.params, obs.shape[1:]).q(obs))
         measured = Measured(
-            run,
-            clock,
-            counts,
-            phase,
-            test_seed,
-            seconds,
-            self.frames_per_step,
-            self.loop.test_epsilon,
-            float(learner.epsilon_at(clock.agent_steps, self.settings)),
-            values,
-            common,
-            gradients,
-            exact,
-            tuple(float(leaf) for leaf in jax.tree.leaves(operator)),
+            run=run,
+            clock=clock,
+            counts=counts,
+            phase=phase,
+            test_seed=test_seed,
+            seconds=seconds,
+            frames_per_step=self.frames_per_step,
+            test_epsilon=self.loop.test_epsilon,
+            epsilon=float(learner.epsilon_at(clock.agent_steps, self.settings)),
+            values=values,
+            common=common,
+            gradients=gradients,
+            exact=exact,
+            parameters=tuple(float(leaf) for leaf in jax.tree.leaves(operator)),
         )
         return {measure.name: measure.of(measured) for measure in metrics.MEASURES}
 

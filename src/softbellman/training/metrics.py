@@ -22,10 +22,10 @@ class Measured(NamedTuple):
         frames_per_step: frames of an agent step.
         test_epsilon: exploration rate of the test phase.
         epsilon: exploration rate of training.
-        values: `ValueStatistics` on the run's own held-out states, by name.
+        values: statistics of values on the run's own held-out states, by name.
         common: the same on states that all runs of a game share.
-        gradients: `GradientStatistics` by name, each None where there were no minibatches.
-        exact: `ExactStatistics` by name, each None where the environment is no finite MDP.
+        gradients: statistics of gradients, by name; empty where there were no minibatches.
+        exact: distances from exact values, by name; empty where the environment is no finite MDP.
         parameters: the numbers that its operator has at this moment.
     """
 
@@ -40,8 +40,8 @@ class Measured(NamedTuple):
     epsilon: float
     values: Mapping[str, float]
     common: Mapping[str, float]
-    gradients: Mapping[str, float | None]
-    exact: Mapping[str, float | None]
+    gradients: Mapping[str, float]
+    exact: Mapping[str, float]
     parameters: tuple[float, ...]
 
 
@@ -88,11 +88,11 @@ def _value(name: str, meaning: str, panel: Panel | None = None) -> Measure:
 
 
 def _gradient(name: str, meaning: str, panel: Panel | None = None) -> Measure:
-    return Measure(name, meaning, lambda m: m.gradients[name], panel)
+    return Measure(name, meaning, lambda m: m.gradients.get(name), panel)
 
 
 def _exact(name: str, meaning: str, panel: Panel | None = None) -> Measure:
-    return Measure(name, meaning, lambda m: m.exact[name], panel, is_rare=True)
+    return Measure(name, meaning, lambda m: m.exact.get(name), panel, is_rare=True)
 
 
 MEASURES: tuple[Measure, ...] = (
