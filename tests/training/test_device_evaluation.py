@@ -23,7 +23,7 @@ def played(q, *, env=None, seeds=(0,), **changes):
     recipe = Recipe(linear_network(len(env.rewards)), LEARNER.update)
     params = {"q": {"w": jnp.zeros((len(seeds), len(env.rewards), 2)), "b": jnp.tile(jnp.asarray(q), (len(seeds), 1))}}
     loop = replace(LOOP, **{"test_epsilon": 0.0, **changes})
-    return device_evaluation.play(env, recipe, params, list(seeds), loop, LEARNER)
+    return device_evaluation.play(env, recipe, params, list(seeds), loop)
 
 
 def test_l8_a_score_is_that_of_one_whole_game():
@@ -74,9 +74,7 @@ def test_games_are_those_that_the_host_plays():
     )
     loop = replace(LOOP, test_epsilon=0.5, test_steps=1_000, test_episodes=1)
     for seed in range(5):
-        on_device = device_evaluation.play(
-            env, recipe, jax.tree.map(lambda leaf: leaf[None], params), [seed], loop, LEARNER
-        )[0]
+        on_device = device_evaluation.play(env, recipe, jax.tree.map(lambda leaf: leaf[None], params), [seed], loop)[0]
         on_host = evaluation.play(
             greedy_policy(recipe, params, seed, 0.5),
             HostedEnv(env, seed=seed, training=False),
@@ -94,7 +92,7 @@ def test_different_games_are_told_apart():
     recipe = Recipe(linear_network(3), LEARNER.update)
     params = {"q": {"w": jnp.zeros((1, 3, 2)), "b": jnp.asarray([[0.0, 1.0]])}}
     loop = replace(LOOP, test_epsilon=0.5, test_steps=800, test_episodes=8)
-    (phase,) = device_evaluation.play(env, recipe, params, [0], loop, LEARNER)
+    (phase,) = device_evaluation.play(env, recipe, params, [0], loop)
     assert len(set(phase.lengths.tolist())) > 1 and not phase.identical
 
 

@@ -136,11 +136,10 @@ def gather(
             reward, discount, last = returns(indices, reach.returns, after, read, jnp)
         if reach.around:
             around = jax.lax.optimization_barrier(window(indices, reach.around, after, before, read, jnp))
-    obs, next_obs, action = column("obs", indices), column("next_obs", last), column("action", indices)
     if reach.returns == 1:
         reward, discount = column("reward", indices), column("discount", indices)
-    obs, next_obs = unpack(obs, obs_shape, obs_dtype), unpack(next_obs, obs_shape, obs_dtype)
-    return Transition(obs, action, reward, discount, next_obs, window=around)
+    obs, next_obs = read("obs", indices), read("next_obs", last)
+    return Transition(obs, column("action", indices), reward, discount, next_obs, window=around)
 
 
 def _neighbours(replay: DeviceReplay, column: Any, num_envs: int, written: Any) -> tuple[Any, Any]:

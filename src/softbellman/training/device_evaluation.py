@@ -16,7 +16,7 @@ from softbellman.envs.device import copy_keys
 from softbellman.envs.step import DeviceEnv
 from softbellman.learning import learner
 from softbellman.learning.recipe import Recipe
-from softbellman.learning.settings import LearnerSettings
+from softbellman.learning.settings import UpdateSettings
 from softbellman.training import streams
 from softbellman.training.evaluation import TestPhase, realised_return
 from softbellman.training.settings import LoopSettings, check_side_by_side
@@ -42,18 +42,16 @@ def play(
     params: Any,
     seeds: Sequence[int],
     loop: LoopSettings,
-    settings: LearnerSettings,
     on_step: Callable[[], None] | None = None,
 ) -> list[TestPhase]:
     """Plays a test phase of each of `R` runs: `loop.test_episodes` games, within `loop.test_steps` agent steps.
 
     Args:
         env: the environment.
-        recipe: the learner's.
+        recipe: the learner's, with the discount factor and the clipping of the realised return.
         params: the online parameters, with `[R]` in front.
         seeds: `[R]`, of each run's games and actions.
         loop: number of games, budget of agent steps, epsilon.
-        settings: discount factor and reward clip of the realised return.
         on_step: called after each chunk of steps.
 
     Returns:
@@ -77,10 +75,10 @@ def play(
         if np.any([chunk.game_ended.any(axis=0) for chunk in chunks], axis=0).all():
             break
     seen = Seen(*(np.concatenate(parts)[:longest] for parts in zip(*chunks, strict=True)))
-    return [_phase(Seen(*(array[:, run] for array in seen)), settings) for run in range(len(seeds))]
+    return [_phase(Seen(*(array[:, run] for array in seen)), recipe.update) for run in range(len(seeds))]
 
 
-def _phase(seen: Any, settings: LearnerSettings) -> TestPhase:
+def _phase(seen: Any, update: UpdateSettings) -> TestPhase:
     """Counts the first game of each copy, `[T, C]`."""
     over = seen.game_ended.any(axis=0)
     lengths = np.where(over, seen.game_ended.argmax(axis=0) + 1, len(seen.reward))
@@ -88,7 +86,7 @@ def _phase(seen: Any, settings: LearnerSettings) -> TestPhase:
     scores = np.where(played, seen.reward, 0.0).sum(axis=0, dtype=np.float64)
     counted = over if over.any() else np.arange(len(over)) == 0
     realised, overestimation = realised_return(
-        seen.value, settings.seen(seen.reward, np), seen.training_end, seen.cut, settings.gamma, played
+        seen.value, update.seen(seen.reward, np), seen.training_end, seen.cut, update.gamma, played
     )
     prints = seen.print[lengths - 1, np.arange(len(over))][over]
     return TestPhase(

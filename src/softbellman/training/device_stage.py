@@ -145,7 +145,7 @@ class DeviceStage:
         """Plays test phases of all lanes side by side."""
         params = state.params if self._width > 1 else jax.tree.map(lambda leaf: leaf[None], state.params)
         seeds = filled_up(seeds, self._width)
-        phases = device_evaluation.play(self._env, self._recipe, params, seeds, self._loop, self._settings, on_step)
+        phases = device_evaluation.play(self._env, self._recipe, params, seeds, self._loop, on_step)
         return {lane: phases[lane] for lane in lanes}
 
     def snapshot(self, prefix: str, clock: Clock, *, with_replay: bool) -> State:

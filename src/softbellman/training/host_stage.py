@@ -105,7 +105,9 @@ class HostStage:
             )
             for env in envs
         ]
-        self._forget()
+        self.memories = [recipe.sampling.memory(replay.capacity, np) for replay in self.replays]
+        for replay in self.replays:
+            replay.moves = [] if recipe.sampling.has_memory else None
         sizes = (loop.num_envs, envs[0].num_actions)
         act_keys, replay_keys = (streams.keys([run.seed for run in runs], role) for role in (Role.ACT, Role.REPLAY))
         exploration = (learner.chances, (loop.num_envs,)) if self._masked else (learner.exploration, sizes)
@@ -271,13 +273,6 @@ class HostStage:
     def _no_counts(self) -> Counts:
         """Makes the counts of a run before its first step."""
         return counts.zero(self._loop.num_envs, np, self._recipe.controller.needs_returns)
-
-    def _forget(self) -> None:
-        """Makes the memories of empty replays."""
-        sampling = self._recipe.sampling
-        self.memories = [sampling.memory(replay.capacity, np) for replay in self.replays]
-        for replay in self.replays:
-            replay.moves = [] if sampling.has_memory else None
 
     def _draw(self, lane: int, words: np.ndarray) -> tuple[Any, Transition]:
         """Draws a run's minibatch, and gives the transitions' numbers too."""

@@ -72,11 +72,9 @@ class Loop:
         self.runs = tuple(run for stage in stages for run in stage.runs)
         self._make_env, self._width = make_env, loop.block_width
         self._operators = [stack([run.operator for run in stage.runs], self._width) for stage in stages]
-        keys = [[streams.key(run.seed, Role.INIT) for run in stage.runs] for stage in stages]
-        init = partial(_init, recipe)
         self.learners: list[LearnerState] = [
-            stack([init(key, run.operator) for key, run in zip(block, stage.runs, strict=True)], self._width)
-            for block, stage in zip(keys, stages, strict=True)
+            stack([_init(recipe, streams.key(run.seed, Role.INIT), run.operator) for run in stage.runs], self._width)
+            for stage in stages
         ]
         self.clock = Clock()
         self.held_out: list[States] = []
