@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from softbellman import operators as ops
+from softbellman.gaps import NoGap, PersistentAdvantageGap
 from softbellman.learning import learner
 from softbellman.learning.learner import LearnerState, Schedule, epsilon_at, td_loss
 from softbellman.learning.networks import Network, mlp, nature_cnn
+from softbellman.learning.parts.controllers import Noise, Signals
 from softbellman.learning.parts.estimates import Ensemble, Value
 from softbellman.learning.parts.heads import Noisy, NoNoise
 from softbellman.learning.recipe import Recipe
@@ -250,6 +252,22 @@ def test_rewards_are_multiplied_and_clipped_in_the_loss_alone(problem):
     assert loss(batch, None, 0.5) == loss(halved, None) and loss(batch, 2.0, 0.5) == loss(halved, 2.0)
 
 
+@pytest.mark.parametrize("gap", [NoGap(), PersistentAdvantageGap(0.5)], ids=str)
+def test_several_steps_are_one_of_their_rewards_each_clipped_and_bootstrapped_by_gamma_to_the_n(gap, problem):
+    network, online, target, batch = problem
+    rng = np.random.default_rng(0)
+    reward, discount = np.float32(rng.normal(0, 3, (32, 3))), np.float32(0.9 * (rng.random((32, 3)) < 0.8))
+    first, second, third = np.clip(reward, -1, 1).T
+    total = first + discount[:, 0] * (second + discount[:, 1] * third)
+    several = batch._replace(reward=reward, discount=discount), replace(PLAIN, reward_clip=1.0), 3
+    single = batch._replace(reward=total, discount=discount.prod(axis=1)), PLAIN, 1
+    ours, expected = (
+        loss_and_gradients(online, target, ops.softmax(5.0), batch, Recipe(network, settings, returns, gap))
+        for batch, settings, returns in (several, single)
+    )
+    chex.assert_trees_all_close(ours, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_l10_sum_and_mean_differ_by_exactly_the_batch_size(problem):
     network, online, target, batch = problem
 
@@ -308,6 +326,30 @@ def test_an_update_moves_the_online_network_by_the_optimisers_step(problem):
     assert after.updates == state.updates + 1 == 1 and metrics.loss == pytest.approx(float(loss), rel=1e-6)
     q_taken = np.sum(batch.obs * online["q"]["w"].T[batch.action], axis=1)
     np.testing.assert_allclose(metrics.q_taken, q_taken.mean(), rtol=1e-4)
+
+
+def test_a_controller_is_shown_the_values_masks_ends_and_the_prediction_of_uniform_sampling(problem):
+    """Of windows of two steps, which end in the first or the second one, drawn by priorities."""
+    network, online, target, batch = problem
+    rng = np.random.default_rng(0)
+    legal, next_legal = rng.random((2, 32, 4)) < 0.7
+    steps, density = rng.random((32, 2)) < 0.7, np.float32(rng.uniform(0.2, 3.0, 32))
+    shown = batch._replace(
+        reward=np.zeros((32, 2), np.float32),
+        discount=np.float32(0.9 * steps),
+        legal=legal,
+        next_legal=next_legal,
+        density=density,
+    )
+    recipe = Recipe(network, PLAIN, returns=2, controller=Noise(0.75, 1.0))
+    (_, metrics), _ = loss_and_gradients(online, target, ops.softmax(5.0), shown, recipe, updates=7)
+    here, online_ahead, ahead = (
+        obs @ params["q"]["w"]
+        for obs, params in ((batch.obs, online), (batch.next_obs, online), (batch.next_obs, target))
+    )
+    taken = np.average(here[np.arange(32), batch.action], weights=1 / density)
+    expected = Signals(7, here, legal, ahead, next_legal, steps.all(axis=1), online_ahead[:2], np.float32(taken))
+    chex.assert_trees_all_close(metrics.signals, expected, rtol=1e-4, atol=1e-5)
 
 
 # ------------------------------------------------------------------------------------------------------------ state

@@ -164,3 +164,5 @@ def test_the_page_of_variants_has_every_part_with_a_spec_that_reads():
     }
     deviations = (Path(__file__).parents[3] / "docs" / "deviations.md").read_text()
     assert all(f"| {number} |" in deviations for row in rows for number in re.findall(r"D\d+", row[4]))
+    tests = Path(__file__).parents[2]
+    assert all((tests / path).exists() for row in rows for path in re.findall(r"`([^`]+)`", row[5]))

@@ -10,7 +10,7 @@ import pytest
 from softbellman import operators as ops
 from softbellman.learning import learner
 from softbellman.learning.networks import mlp
-from softbellman.learning.parts.scales import PopArt
+from softbellman.learning.parts.scales import PopArt, Raw
 from softbellman.learning.parts.table import part
 from softbellman.learning.parts.tightening import Tightening
 from softbellman.learning.recipe import Recipe
@@ -57,15 +57,16 @@ def values_of(episode):
     return lambda obs: jnp.asarray(episode[2], jnp.float32)[obs[..., 0].astype(jnp.int32)]
 
 
-def published_bounds(episode, place, steps):
-    """Equations of section 4, term by term."""
+def published_bounds(episode, place, steps, legal=True):
+    """Equations of section 4, term by term; `legal` are the actions of each state."""
     rewards, actions, values, ends = episode
+    best = np.where(legal, values, -np.inf).max(axis=-1)
     length, lower, upper = len(rewards), [-np.inf], [np.inf]
     for k in range(1, steps + 1):
         if place + k < length:
             bound = sum(GAMMA**i * rewards[place + i] for i in range(k + 1))
             is_end = ends and place + k == length - 1
-            lower.append(bound if is_end else bound + GAMMA ** (k + 1) * values[place + k + 1].max())
+            lower.append(bound if is_end else bound + GAMMA ** (k + 1) * best[place + k + 1])
         if place - k - 1 >= 0:
             first = place - k - 1
             bound = GAMMA ** (-k - 1) * values[first, actions[first]]
@@ -84,14 +85,15 @@ def test_bounds_are_the_published_ones(steps, ends, length):
 
 
 def test_an_illegal_action_sets_no_bound():
-    episode, tightening = lived(9, ends=False), Tightening(3)
-    window = window_at(episode, 4, tightening.around)
-    legal = np.ones((1, tightening.around, ACTIONS), bool)
-    best = np.asarray(values_of(episode)(window.obs)).argmax(axis=-1)
-    np.put_along_axis(legal, best[..., None], False, axis=-1)
-    free, _ = tightening.bounds(window, values_of(episode))
-    bound, _ = tightening.bounds(window._replace(legal=jnp.asarray(legal)), values_of(episode))
-    assert float(bound[0]) < float(free[0])
+    """Each state has one of its own."""
+    episode, tightening = lived(30, ends=False), Tightening(3)
+    legal = np.arange(ACTIONS) != np.random.default_rng(0).integers(ACTIONS, size=(31, 1))
+    windows = [window_at(episode, place, tightening.around) for place in range(30)]
+    window = jax.tree.map(lambda *rows: np.concatenate(rows), *windows)
+    window = window._replace(legal=legal[window.obs[..., 0].astype(int)])
+    bounds = np.transpose(tightening.bounds(window, values_of(episode)))
+    expected = [published_bounds(episode, place, 3, legal) for place in range(30)]
+    np.testing.assert_allclose(bounds, expected, rtol=1e-4)
 
 
 def test_penalties_are_squared_and_gradients_rescaled():
@@ -146,11 +148,15 @@ def test_an_update_clips_rewards_of_the_window(scale):
 
 
 @pytest.mark.parametrize("bias", [-9.0, 9.0])
-def test_an_update_bounds_by_the_target_network_and_no_gradient_flows_into_a_bound(bias):
-    """Below the lower bound, and above the upper one."""
-    network, tightening = mlp((1,), ACTIONS, ()), Tightening(2)
-    recipe = Recipe(network, UpdateSettings(reward_clip=None, gamma=GAMMA), tightening=tightening)
-    online, target = (network.init(jax.random.key(seed)) for seed in (0, 1))
+@pytest.mark.parametrize(
+    ("scale", "moments", "unit"), [(Raw(), {}, 1.0), (PopArt(0.1), {"scale": {"mean": 3.0, "square": 25.0}}, 4.0)]
+)
+def test_an_update_bounds_by_the_target_network_and_no_gradient_flows_into_a_bound(scale, moments, unit, bias):
+    """Below the lower bound, and above the upper one; all errors are in units of the deviation."""
+    network, tightening = scale.scaled(mlp((1,), ACTIONS, ())), Tightening(2)
+    settings = UpdateSettings(reward_clip=None, gamma=GAMMA)
+    recipe = Recipe(network, settings, scale=scale, tightening=tightening)
+    online, target = (network.init(jax.random.key(seed)) | moments for seed in (0, 1))
     online["q"]["b"] += bias
     window, one = window_at(lived(6, ends=False), 2, tightening.around), jnp.ones((1, 1))
     batch = Transition(one, jnp.zeros(1, jnp.int32), jnp.ones(1), jnp.full(1, GAMMA), 2 * one, window=window)
@@ -162,8 +168,8 @@ def test_an_update_bounds_by_the_target_network_and_no_gradient_flows_into_a_bou
 
     def by_hand(params):
         taken = q(params, one)[:, 0]
-        error = jnp.abs(1 + GAMMA * q(target, 2 * one).max() - taken)  # beyond the bound of Huber's loss
-        beyond = jnp.maximum(lower - taken, taken - upper)
+        error = jnp.abs(1 + GAMMA * q(target, 2 * one).max() - taken) / unit  # beyond the bound of Huber's loss
+        beyond = jnp.maximum(lower - taken, taken - upper) / unit
         return ((error - 0.5 + 2.0 * beyond**2) / 5.0)[0]
 
     def loss(params, target):
