@@ -28,7 +28,7 @@ from softbellman.running.engines.here import Here
 from softbellman.running.engines.local import Local
 from softbellman.running.launch import outcome
 from softbellman.running.plan import Plan
-from softbellman.running.progress import Silent
+from softbellman.running.progress import Reporter
 from softbellman.running.worker import work
 from softbellman.study.groups import Group, open_group
 from softbellman.study.provenance import provenance
@@ -181,7 +181,7 @@ def test_a_group_that_was_killed_when_all_was_done_leaves_no_directory(end, comp
 def test_progress_counts_no_run_that_is_left_as_it_is(compared, tmp_path, monkeypatch):
     asked, study = [], Study(shutil.copytree(compared.path, tmp_path / "study"))
     write_error(study.runs[0], "failed", "RuntimeError: no emulator", "")
-    monkeypatch.setattr(module, "reporter", lambda *sizes, quiet: asked.append(sizes) or Silent())
+    monkeypatch.setattr(module, "reporter", lambda *sizes, quiet: asked.append(sizes) or Reporter())
     trained(study.path, seeds=(0, 3, 7))
     steps = study.config.loop.steps
     assert asked == [(5 * steps, 5)]  # three that had finished and two new ones, and not the one that failed

@@ -15,7 +15,7 @@ from softbellman import operators as ops
 from softbellman.running.engines.here import Here
 from softbellman.running.group_training import Refused, train_group
 from softbellman.running.launch import find_work, launch
-from softbellman.running.progress import Silent
+from softbellman.running.progress import Reporter
 from softbellman.study.files import load_params
 from softbellman.study.groups import Group, open_groups
 from softbellman.study.runs import read_status
@@ -141,7 +141,7 @@ def launched(crash):
     def run(**options):
         notes = []
 
-        class Told(Silent):
+        class Told(Reporter):
             note = notes.append
 
         work = find_work(crash.runs, open_groups(crash), 1, 1, **options)

@@ -15,7 +15,7 @@ from softbellman.running.comparison import Comparison, Resources, prepare, resou
 from softbellman.running.engines import HERE, LOCAL, Engine, Here
 from softbellman.running.launch import Work, launch, outcome, remove_ended
 from softbellman.running.play import measure_chance
-from softbellman.running.progress import Silent, reporter, say
+from softbellman.running.progress import Reporter, reporter, say
 from softbellman.study.groups import OVER
 from softbellman.study.matching import require_within
 from softbellman.study.provenance import provenance
@@ -87,7 +87,7 @@ def train_comparison(
         else:
             remove_ended(study, lease.confirm)
         # also where one before was stopped while it played
-        measure_chance(study, Silent().note, lease.confirm, None if quiet else say)
+        measure_chance(study, Reporter().note, lease.confirm, None if quiet else say)
     return study
 
 
