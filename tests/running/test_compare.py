@@ -412,6 +412,7 @@ class Homeless(type(ops.maximum())):
         ({"environments": (CARTPOLE, "gym/CartPol-v1")}, "did you mean CartPole-v1"),
         ({"seeds": ()}, "seeds must be different integers in 0 .. 4294967295, got none"),
         ({"seeds": (1, 1)}, "got 1, 1"),
+        ({"seeds": (2**32,)}, "got 4294967296"),
         ({"operators": [ops.maximum(), Homeless()]}, r"__main__:Homeless\(\) can't be found by the processes"),
         ({"values": SMALL | {"loop.steps": 90}}, "replay_start_steps"),
         ({"values": SMALL | {"learner.batch_size": 64, "learner.replay_capacity": 32}}, "is larger than"),
@@ -471,7 +472,7 @@ def test_frames_that_are_not_as_many_steps_everywhere_are_refused(monkeypatch):
     plans = {}
     for number, name in enumerate(("gym/A", "gym/B"), start=1):
         config = configs.replaced(configured(), "loop.steps", 4_000 // number)
-        plans[name] = Plan(name, OPERATORS[0], [0], config, {"num_actions": 2}, 1, "mlp", 1)
+        plans[name] = Plan(name, config, {"num_actions": 2}, 1, "mlp", 1)
     with pytest.raises(ValueError, match="4,000 frames are 4,000 of gym/A, 2,000 of gym/B agent steps; give --steps"):
         prepare(["gym/A", "gym/B"], OPERATORS[:1], [0], configured(), frames=4_000)
 
