@@ -65,7 +65,7 @@ def train_comparison(
         _grow(study, comparison, command, resources)
         study = Study(out)
         work = comparison.work(out, resources, retry_failed=retry_failed)
-        if work.sizes:
+        if work.groups:
             runs = len(study.runs) - len(_left_as_they_are(study, work))
             progress = reporter(comparison.config.loop.steps * runs, runs, quiet=quiet)
             for each in lease.notes:

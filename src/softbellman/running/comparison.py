@@ -19,7 +19,7 @@ from softbellman.running.engines import HERE, LOCAL, Engine, Here, Local, requir
 from softbellman.running.engines.named import is_of_other_machines, make_engine, require_engine
 from softbellman.running.jax_settings import require_flags
 from softbellman.running.launch import Work, find_work
-from softbellman.running.plan import Plan, check_in_training, check_with_parts, plan
+from softbellman.running.plan import Plan, check_in_training, plan
 from softbellman.sinks import require_sinks
 from softbellman.study.groups import open_groups
 from softbellman.study.matching import require_within
@@ -158,7 +158,7 @@ class Comparison(NamedTuple):
             require_new(out)
         runs = [run for run in runs_of(out, self.environments, self.specs, self.seeds) if self.trains(run)]
         found = find_work(runs, groups, self.group_width(workers), workers, retry_failed=retry_failed)
-        needed = self.replay_bytes(found, workers) + min(workers, len(found.sizes)) * resources.trainer.process_bytes
+        needed = self.replay_bytes(found, workers) + min(workers, len(found.groups)) * resources.trainer.process_bytes
         lower = ["--workers"] * (workers > 1)
         if study is None and self.only is None:  # those of a study that is begun, or of the paper, are what they are
             lower += ["learner.replay_capacity", "loop.block_width"]
@@ -178,16 +178,16 @@ class Comparison(NamedTuple):
             resources: what it is trained with.
             begun: the study that goes on, if there is one: observations enter as it recorded.
         """
-        if not work.sizes:
+        if not work.groups:
             return [("runs", f"{self.cells}, none of which is left to train")]
         recorded = begun.record["environment_facts"] if begun else {}
-        at_once = min(resources.workers, len(work.sizes))
-        missing = sum(size for _, size in work.sizes)
+        at_once = min(resources.workers, len(work.groups))
+        missing = sum(map(len, work.groups))
         replays = f"{self.replay_bytes(work, at_once):,} bytes for the replay"
         if resources.trainer.process_bytes:
             each = f"{resources.trainer.process_bytes / 1e9:g} GB for each of their processes"
             replays += f"s of the groups that train at once, and about {each}"
-        groups = "1 group" if len(work.sizes) == 1 else f"{len(work.sizes)} groups"
+        groups = "1 group" if len(work.groups) == 1 else f"{len(work.groups)} groups"
         several = [
             ("runs", f"{self.cells}, of which {missing} are left to train, in {groups}"),
             ("at once", f"{at_once} of these, {resources.threads} thread{'s' * (resources.threads > 1)} each"),
@@ -272,7 +272,8 @@ def _plans_of(arm: Arm, plans: Sequence[Plan], seed: int) -> Sequence[Plan]:
     """
     if not arm.changes:
         parts = parts_of(plans[0].config.recipe)
-        check_with_parts(arm.made(), parts["estimate"], parts["controller"])
+        for role in ("estimate", "controller"):
+            parts[role].check(arm.made())
         return plans
     own = [plan(each.environment, arm.made(), seed, arm.config(each.config)) for each in plans]
     require_elsewhere([each.environment for each in plans], own[0].config)

@@ -8,8 +8,6 @@ from softbellman import operators as ops
 from softbellman.config import PRESETS, Config, checked, effective, replaced
 from softbellman.learning import device_replay
 from softbellman.learning.learner import epsilon_at
-from softbellman.learning.parts.controllers import Fixed
-from softbellman.learning.parts.estimates import Value
 from softbellman.learning.parts.exploration import Greedy, Policy
 from softbellman.learning.parts.table import ROLES
 from softbellman.learning.recipe import Recipe
@@ -165,7 +163,8 @@ def plan(
         if compiled_env(environment, config):
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
-        check_with_parts(operator, recipe.estimate, recipe.controller)
+        recipe.estimate.check(operator)
+        recipe.controller.check(operator)
         _check_exploration(recipe.exploration, env.num_actions)
         notes = tuple(env.rehearse())
         if own := _own_parts(config):
@@ -198,16 +197,6 @@ def check_in_training(operator: Any, num_actions: int) -> None:
     ops.require_contract(operator, num_actions, "jax")
     if ops.parse(str(operator)) != operator:
         raise ValueError(f"operator {operator} is not what its own spec, which the study records, leads to")
-
-
-def check_with_parts(operator: Any, estimate: Value, controller: Fixed) -> None:
-    """Refuses an operator that does not go with parts of a recipe.
-
-    Raises:
-        ValueError: with the part, and what it needs.
-    """
-    estimate.check(operator)
-    controller.check(operator)
 
 
 def _check_exploration(exploration: Greedy, num_actions: int) -> None:

@@ -153,7 +153,8 @@ def watch(
     for name, value in _HEADLESS.items():
         os.environ.setdefault(name, value)
     config = study.config_of(run)
-    with Film(path, _pictures_per_second(run.environment, config)) as film:
+    pace = envs.family_of(run.environment).pictures_per_second(protocol_of(run.environment, config))
+    with Film(path, pace) as film:
         env = make_env(run.environment, config, seed, training=False, record=True)
         policy = _saved_policy(study, run, env, network, seed, epsilon)
         phase = _play(policy, env, config, episodes, max_steps, lambda: film.add(env.screen()))
@@ -276,11 +277,6 @@ def _check_shapes(network: Network, params: Any, path: Path) -> None:
     expected = jax.eval_shape(network.init, jax.random.key(0))
     if jax.tree.map(np.shape, expected) != jax.tree.map(np.shape, params):
         raise ValueError(f"{path} holds the parameters of another network than this study's")
-
-
-def _pictures_per_second(environment: str, config: Config) -> float:
-    """Returns the pace of a film."""
-    return envs.family_of(environment).pictures_per_second(protocol_of(environment, config))
 
 
 def _has_encoder() -> bool:
