@@ -90,7 +90,11 @@ def train(study, *, on_note=lambda text: None, **options):
         if all(read_status(run) in OVER for run in study.runs):
             return
         group = group or Group.create(study, study.runs)
-        train_group(study, group, on_note=on_note, on_resumed=study.record_resumption, **options)
+
+        def record(agent_steps, *more):
+            study.record_resumption({group.path.name: agent_steps}, *more)
+
+        train_group(study, group, on_note=on_note, on_resumed=record, **options)
 
 
 def trained(folder, *of):
