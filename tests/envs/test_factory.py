@@ -10,7 +10,7 @@ import pytest
 import softbellman as sb
 from softbellman import envs
 from softbellman.envs import EnvOptions
-from softbellman.running.play import Film
+from softbellman.running.play import FilmWriter
 
 from ..studies import TINY, planned_study
 
@@ -162,7 +162,7 @@ def test_a_film_is_made_where_the_factory_takes_a_render_mode(name, tmp_path):
     env = envs.make(f"grids:{name}", seed=0, record=True)
     env.reset()
     assert "render_mode" not in env.describe()["options"]
-    with Film(tmp_path / "film.gif", 30.0) as film:
+    with FilmWriter(tmp_path / "film.gif", 30.0) as film:
         film.add(env.screen())
     assert film.pictures == 1
     with pytest.raises(ValueError, match=r'grids:make_grid renders no pictures; .*render_mode="rgb_array"'):

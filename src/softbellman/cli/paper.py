@@ -108,7 +108,7 @@ def _train(command: PaperRun, scale: "Scale", arms: set[str], out: Path, study: 
     there = results.read(scale, Records.read(study) if study else None)
     later = waiting(there, arms)
     comparison = plan_runs(scale, needed(there, arms) & ~later, study)
-    resources = resources_for(comparison.cells, command.workers, None, study)
+    resources = resources_for(comparison.num_runs, command.workers, None, study)
     work = comparison.work(out, resources, retry_failed=command.retry_failed)
     print_lines([("scale", f"{scale.name}: {scale.summary}"), *comparison.summary(work, resources)])
     if later.any():

@@ -78,7 +78,7 @@ def _begin(
     out = out or comparison.default_out
     begun = begun or study_in(out)
     resources = resources_for(
-        comparison.cells,
+        comparison.num_runs,
         workers,
         command.threads,
         begun,
@@ -120,7 +120,7 @@ def resume(command: Resume) -> int:
     from softbellman.running.comparison import prepare, resources_for
 
     comparison = prepare(study.environments, list(study.arms.values()), study.seeds, study.config)
-    resources = resources_for(comparison.cells, command.workers, command.threads, study, engine=engine)
+    resources = resources_for(comparison.num_runs, command.workers, command.threads, study, engine=engine)
     return _train(
         comparison,
         study.path,

@@ -10,7 +10,7 @@ from softbellman.arguments import as_integer, as_list, as_path, is_one
 from softbellman.config import as_arm, budgets, with_settings
 from softbellman.envs import name_of
 from softbellman.faults import faults_placed
-from softbellman.references import found, reference_to
+from softbellman.references import reference_to, resolve
 from softbellman.running.comparison import Comparison, Resources, prepare, resources_for
 from softbellman.running.engines import HERE, LOCAL, Engine, Here
 from softbellman.running.launch import Work, launch, outcome, remove_ended
@@ -176,7 +176,7 @@ def compare(
         comparison = comparison.logging(names)
     folder = comparison.default_out if out is None else as_path(out)
     begun = study_in(folder)
-    resources = resources_for(comparison.cells, workers, threads, begun, engine=engine)
+    resources = resources_for(comparison.num_runs, workers, threads, begun, engine=engine)
     on_phase = None if on_phase is None else _callback(on_phase, resources.trainer)
     study = train_comparison(comparison, folder, resources, retry_failed=retry_failed, quiet=quiet, on_phase=on_phase)
     if not quiet:
@@ -216,7 +216,7 @@ def _callback(on_phase: Any, engine: Engine) -> Any:
     Raises:
         ValueError: if it can't be called with a row and a policy, or be found by other processes.
     """
-    made = found(on_phase, "on_phase") if isinstance(on_phase, str) else on_phase
+    made = resolve(on_phase, "on_phase") if isinstance(on_phase, str) else on_phase
     if not callable(made):
         raise ValueError(f"on_phase is a {type(made).__name__}, which can't be called with a row and a policy")
     try:

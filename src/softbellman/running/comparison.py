@@ -120,7 +120,7 @@ class Comparison(NamedTuple):
         return {each.environment: each.facts for each in self.plans}
 
     @property
-    def cells(self) -> int:
+    def num_runs(self) -> int:
         """How many runs of these there are."""
         return len(self.plans) * len(self.arms) * len(self.seeds) if self.only is None else len(self.only)
 
@@ -141,7 +141,7 @@ class Comparison(NamedTuple):
         width = self.config.loop.block_width
         if not all(is_device(environment) for environment in self.environments):
             return width
-        return max(width, min(_COMPILED_TOGETHER, math.ceil(self.cells / (2 * workers))))
+        return max(width, min(_COMPILED_TOGETHER, math.ceil(self.num_runs / (2 * workers))))
 
     def work(self, out: Path, resources: Resources, *, retry_failed: bool = False) -> Work:
         """Finds what there is to do in a directory, which need not exist yet. Nothing is written.
@@ -179,7 +179,7 @@ class Comparison(NamedTuple):
             begun: the study that goes on, if there is one: observations enter as it recorded.
         """
         if not work.groups:
-            return [("runs", f"{self.cells}, none of which is left to train")]
+            return [("runs", f"{self.num_runs}, none of which is left to train")]
         recorded = begun.record["environment_facts"] if begun else {}
         at_once = min(resources.workers, len(work.groups))
         missing = sum(map(len, work.groups))
@@ -189,14 +189,14 @@ class Comparison(NamedTuple):
             replays += f"s of the groups that train at once, and about {each}"
         groups = "1 group" if len(work.groups) == 1 else f"{len(work.groups)} groups"
         several = [
-            ("runs", f"{self.cells}, of which {missing} are left to train, in {groups}"),
+            ("runs", f"{self.num_runs}, of which {missing} are left to train, in {groups}"),
             ("at once", f"{at_once} of these, {resources.threads} thread{'s' * (resources.threads > 1)} each"),
         ]
         return [
             *(line for each in self.plans for line in each.environment_lines(recorded)),
             (noun_of(self.trained) + "s" * (len(self.trained) > 1), joined(self.trained)),
             ("seeds" if len(self.seeds) > 1 else "seed", ", ".join(map(str, self.seeds))),
-            *(several if self.cells > 1 else [("threads", str(resources.threads))]),
+            *(several if self.num_runs > 1 else [("threads", str(resources.threads))]),
             *self.plans[0].run_lines(),
             ("memory", replays),
             ("checkpoints", self.plans[0].checkpoints(self.replay_bytes(work, 1))),
@@ -295,7 +295,7 @@ def _told_of(arm: Arm) -> Iterator[None]:
 
 
 def resources_for(
-    cells: int,
+    num_runs: int,
     workers: int | None = None,
     threads: int | None = None,
     begun: Study | None = None,
@@ -310,7 +310,7 @@ def resources_for(
     there is place for, unless asked otherwise. In this process threads and flags are those that JAX has loaded with.
 
     Args:
-        cells: how many runs there are.
+        num_runs: how many runs there are.
         workers: groups to train at once.
         threads: threads of each.
         begun: the study, if there is one.
@@ -327,7 +327,7 @@ def resources_for(
     flags = xla_flags(recorded, deterministic=deterministic)
     require_flags(flags)
     if isinstance(engine, str) and is_of_other_machines(engine):
-        each = share(cells, workers, (recorded.get("threads") or 1) if threads is None else threads)[1]
+        each = share(num_runs, workers, (recorded.get("threads") or 1) if threads is None else threads)[1]
         made = make_engine(engine, workers, each)
         return Resources(made.capacity, each, flags, made)
     if engine == HERE or isinstance(engine, Here):
@@ -345,7 +345,7 @@ def resources_for(
         workers = 1
     if not isinstance(engine, str):
         workers = require_engine(engine, f"engine {type(engine).__name__}").capacity
-    workers, threads = share(cells, workers, recorded.get("threads") if threads is None else threads)
+    workers, threads = share(num_runs, workers, recorded.get("threads") if threads is None else threads)
     if engine == LOCAL:
         return Resources(workers, threads, flags)
     made = make_engine(engine, workers) if isinstance(engine, str) else engine

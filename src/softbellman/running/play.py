@@ -154,14 +154,14 @@ def watch(
         os.environ.setdefault(name, value)
     config = study.config_of(run)
     pace = envs.family_of(run.environment).pictures_per_second(protocol_of(run.environment, config))
-    with Film(path, pace) as film:
+    with FilmWriter(path, pace) as film:
         env = make_env(run.environment, config, seed, training=False, record=True)
         policy = _saved_policy(study, run, env, network, seed, epsilon)
         phase = _play(policy, env, config, episodes, max_steps, lambda: film.add(env.screen()))
     return film.path, phase, film.pictures
 
 
-class Film:
+class FilmWriter:
     """A film that is being written, beside its place until it is whole; its file is made with the first picture.
 
     Attributes:
@@ -189,7 +189,7 @@ class Film:
         self._open, self._rate = imageio.get_writer, pictures_per_second
         self._writer: Any = None
 
-    def __enter__(self) -> "Film":
+    def __enter__(self) -> "FilmWriter":
         """Returns itself."""
         return self
 
