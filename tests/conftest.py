@@ -93,12 +93,12 @@ def breakout(tmp_path_factory):
     """A study, untrained, of Atari's Breakout."""
     from softbellman import envs
 
-    from .studies import planned_study, untrained
+    from .studies import created, untrained
 
     pytest.importorskip("ale_py")
-    planned = planned_study("atari/breakout", "demo-atari", "softmax(5)", [0], {})
-    env = envs.make("atari/breakout", seed=0, training=False, protocol=planned.config.protocol)
-    return untrained(tmp_path_factory.mktemp("studies") / "breakout", planned, env)
+    folder = tmp_path_factory.mktemp("studies") / "breakout"
+    study = created(folder, "atari/breakout", "demo-atari", "softmax(5)", [0], {})
+    return untrained(study, envs.make("atari/breakout", seed=0, training=False, protocol=study.config.protocol))
 
 
 @pytest.fixture(scope="session")
@@ -106,13 +106,14 @@ def walk(tmp_path_factory):
     """A study, untrained, of an environment that renders without another package, `gym/walk:Walk-v0`."""
     from softbellman import envs
 
-    from .studies import TINY, WALK, planned_study, untrained
+    from .studies import TINY, WALK, created, untrained
 
     folder = tmp_path_factory.mktemp("modules")
     (folder / "walk.py").write_text(textwrap.dedent(WALK))
     sys.path.insert(0, str(folder))
-    planned = planned_study("gym/walk:Walk-v0", "classic-control", "max", [0], TINY)
-    yield untrained(tmp_path_factory.mktemp("studies") / "walk", planned, envs.make(planned.environment, seed=0))
+    name = "gym/walk:Walk-v0"
+    study = created(tmp_path_factory.mktemp("studies") / "walk", name, "classic-control", "max", [0], TINY)
+    yield untrained(study, envs.make(name, seed=0))
     sys.path.remove(str(folder))
 
 

@@ -72,14 +72,13 @@ def planned_study(environment, preset, operator, seeds, values):
     config = configs.preset(preset).config
     for name, value in values.items():
         config = configs.replaced(config, name, value)
-    return plan(environment, ops.parse(operator), seeds, config)
+    return plan(environment, ops.parse(operator), seeds[0], config)
 
 
-def created(folder, planned):
-    facts = {planned.environment: planned.facts}
-    return Study.create(
-        folder, planned.environment, [planned.operator], planned.seeds, planned.config, facts, ["train"]
-    )
+def created(folder, environment, preset, operator, seeds, values):
+    planned = planned_study(environment, preset, operator, seeds, values)
+    facts = {environment: planned.facts}
+    return Study.create(folder, environment, [ops.parse(operator)], seeds, planned.config, facts, ["train"])
 
 
 def train(study, *, on_note=lambda text: None, **options):
@@ -91,19 +90,22 @@ def train(study, *, on_note=lambda text: None, **options):
         if all(read_status(run) in OVER for run in study.runs):
             return
         group = group or Group.create(study, study.runs)
-        train_group(study, group, on_note=on_note, on_resumed=study.record_resumption, **options)
+
+        def record(agent_steps, *more):
+            study.record_resumption({group.path.name: agent_steps}, *more)
+
+        train_group(study, group, on_note=on_note, on_resumed=record, **options)
 
 
 def trained(folder, *of):
-    study, rows = created(folder, planned_study(*of)), []
+    study, rows = created(folder, *of), []
     train(study, on_row=lambda index, row, phase: rows.append((index, row, phase)))
     return study, rows
 
 
-def untrained(folder, planned, env):
-    study = created(folder, planned)
+def untrained(study, env):
     study.runs[0].path.mkdir(parents=True)
-    recipe = make_recipe(planned.config, env.obs_scale, env.obs_shape, env.num_actions)
+    recipe = make_recipe(study.config, env.obs_scale, env.obs_shape, env.num_actions)
     params = recipe.network.init(jax.random.key(0))
     save_params(study.runs[0].path / "best.safetensors", params, 0, 0.0)
     env.close()

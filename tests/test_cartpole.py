@@ -28,8 +28,8 @@ SOLVED = 475.0  # of 500, the threshold that CartPole-v1 is registered with
 @pytest.mark.parametrize("spec", ["max", "softmax(5)", "double(mellowmax(5))", RAINBOW])
 def test_cartpole_is_learned(spec, tmp_path, capsys):
     arm = as_arm(spec)
-    planned = plan("gym/CartPole-v1", arm.made(), SEEDS, arm.config(preset("classic-control").config))
-    study = Study.create(tmp_path, planned.environment, [planned.operator], SEEDS, planned.config, planned.facts, [])
+    planned = plan("gym/CartPole-v1", arm.made(), SEEDS[0], arm.config(preset("classic-control").config))
+    study = Study.create(tmp_path, planned.environment, [arm.made()], SEEDS, planned.config, planned.facts, [])
     train_study(study)
     best, final = (
         [play.evaluate(study, run, network=which, epsilon=0.0, episodes=20).mean for run in study.runs]

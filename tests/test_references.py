@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from softbellman.references import found, is_reference, reference_to
+from softbellman.references import is_reference, reference_to, resolve
 
 MODULE = """
     import functools
@@ -61,7 +61,7 @@ def test_what_has_a_name_in_a_module_goes_by_it_and_comes_back(makers):
         (functools.reduce, "_functools:reduce"),
     ):
         assert reference_to(given, "environment") == reference and is_reference(reference)
-        assert found(reference, "environment") == given
+        assert resolve(reference, "environment") == given
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_local_functions_bound_methods_scripts_and_modules_that_are_gone_are_ref
 )
 def test_a_reference_that_leads_nowhere_says_how_far_it_led(reference, fault):
     with pytest.raises(ValueError, match=fault) as refused:
-        found(reference, "network.kind")
+        resolve(reference, "network.kind")
     assert str(refused.value).startswith(f"network.kind {reference}") and "\n" not in str(refused.value)
 
 

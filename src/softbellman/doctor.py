@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from softbellman import envs
 from softbellman.extras import EXTRAS, TESTED, require_tested
 from softbellman.memory import available_memory
-from softbellman.running.jax_settings import found, overruled, require_backend
+from softbellman.running.jax_settings import outside_variables, overruled, require_backend
 from softbellman.study.provenance import available_cores
 
 
@@ -66,7 +66,7 @@ def _jax() -> list[Check]:
         checks = [Check("JAX", "-", f'{error.name} is not installed; run: pip install "softbellman[train]"')]
     except ValueError as error:  # JAX itself raises it, when it loads, for a setting that it does not know
         checks = [Check("JAX", "FAIL", str(error))]
-    if (taken := found()) and checks[0].state == "ok":
+    if (taken := outside_variables()) and checks[0].state == "ok":
         checks.append(Check("JAX's settings", "ok", f"taken as they are: {', '.join(taken)}"))
     return checks
 

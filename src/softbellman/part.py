@@ -12,7 +12,7 @@ import numpy as np
 from softbellman.arguments import nearest
 from softbellman.operators.core import Operator
 from softbellman.operators.spec import SpecError, name_and_arguments, parse
-from softbellman.references import found, is_reference
+from softbellman.references import is_reference, resolve
 
 WORDS = ("mean", "min", "median", "mix")
 """Arguments that stand for themselves; every other word is an operator."""
@@ -113,7 +113,7 @@ def read_part(field: str, spec: str, factories: Mapping[str, Callable[..., Any]]
     if name in factories:
         factory = factories[name]
     elif is_reference(name):
-        factory = found(name, field)
+        factory = resolve(name, field)
     else:
         hint = nearest(name, factories) or f"; there are {', '.join(factories)}"
         raise ValueError(f"{where}: there is no {name!r}{hint}")

@@ -21,7 +21,7 @@ def is_reference(word: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
 
 
-def found(reference: str, role: str) -> Any:
+def resolve(reference: str, role: str) -> Any:
     """Return what a reference leads to; its module is imported.
 
     Args:
@@ -72,7 +72,7 @@ def reference_to(given: Any, role: str) -> str:
         why = "it is defined in the script that runs"
     else:
         try:
-            there = found(f"{module}:{name}", role)
+            there = resolve(f"{module}:{name}", role)
         except ValueError as error:
             why = str(error)
         else:

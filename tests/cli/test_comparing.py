@@ -208,7 +208,7 @@ def _asked(words):
         command.config,
         steps=command.steps,
     )
-    return planned, command.out, resources_for(planned.cells)
+    return planned, command.out, resources_for(planned.num_runs)
 
 
 # ---------------------------------------------------------------------------------------------------- real processes

@@ -10,7 +10,7 @@ import pytest
 import softbellman as sb
 from softbellman import envs
 from softbellman.envs import EnvOptions
-from softbellman.running.play import Film
+from softbellman.running.play import FilmWriter
 
 from ..studies import TINY, planned_study
 
@@ -97,7 +97,7 @@ def test_a_whole_number_of_copies_of_any_type_makes_so_many(name, number):
 def test_the_plan_says_and_records_the_options():
     values = TINY | {"env.options": {"slippery": True, "size": 4}}
     planned = planned_study("grids:make_grid", "classic-control", "max", [0], values)
-    said = dict(planned.summary())["environment"]
+    said = dict(planned.environment_lines({}))["environment"]
     assert (
         said == "grids:make_grid: 2 actions, no frame skip, cut after 20 steps, size 4, slippery True; "
         "rewards enter learning as they are"
@@ -108,7 +108,7 @@ def test_the_plan_says_and_records_the_options():
 def test_an_id_takes_options_too_its_time_limit_among_them():
     values = TINY | {"env.options": {"max_episode_steps": 20, "sutton_barto_reward": True}}
     planned = planned_study("gym/CartPole-v1", "classic-control", "max", [0], values)
-    said = dict(planned.summary())["environment"]
+    said = dict(planned.environment_lines({}))["environment"]
     assert said.startswith("gym/CartPole-v1: 2 actions, no frame skip, cut after 20 steps, sutton_barto_reward True;")
     with pytest.raises(ValueError, match="unexpected keyword argument 'siz'"):
         envs.make("gym/CartPole-v1", seed=0, protocol=EnvOptions(options={"siz": 3}))
@@ -162,7 +162,7 @@ def test_a_film_is_made_where_the_factory_takes_a_render_mode(name, tmp_path):
     env = envs.make(f"grids:{name}", seed=0, record=True)
     env.reset()
     assert "render_mode" not in env.describe()["options"]
-    with Film(tmp_path / "film.gif", 30.0) as film:
+    with FilmWriter(tmp_path / "film.gif", 30.0) as film:
         film.add(env.screen())
     assert film.pictures == 1
     with pytest.raises(ValueError, match=r'grids:make_grid renders no pictures; .*render_mode="rgb_array"'):

@@ -54,7 +54,7 @@ def test_the_plan_says_the_words_of_a_family(monkeypatch):
     lamps = envs.Family(form="lamp/<colour>", title="lamps", load=lambda: Switches, too_few_steps=500, longer=())
     monkeypatch.setitem(FAMILIES, "lamp", lamps)
     planned = planned_study("lamp/red", "classic-control", "max", [0], TINY)
-    assert dict(planned.summary())["environment"].startswith("lamp/red: a lamp with 3 switches; rewards")
+    assert dict(planned.environment_lines({}))["environment"].startswith("lamp/red: a lamp with 3 switches; rewards")
     assert planned.warnings()[-1].startswith("400 agent steps cannot teach an environment")
     with pytest.raises(ValueError, match="does not heed the fields of minatar; they are for minatar/<game> only"):
         planned_study("lamp/red", "classic-control", "max", [0], TINY | {"minatar.ramping": False})

@@ -45,7 +45,7 @@ def test_a_view_trains_its_operators_beside_those_that_are_there(tmp_path):
     study = paper_study(tmp_path / "study", SMOKE, operators=["double(max)"])
     grown = planned_of(SMOKE, ["softmax(1)"], study)
     assert grown.specs == ["double(max)", "softmax(1)"] and grown.seeds == [0, 1]
-    assert [arm.name for arm in grown.trained] == ["softmax(1)"] and grown.cells == 2
+    assert [arm.name for arm in grown.trained] == ["softmax(1)"] and grown.num_runs == 2
 
 
 def test_what_another_view_began_is_left_as_it_is(tmp_path):

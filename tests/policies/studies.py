@@ -2,7 +2,7 @@
 
 from softbellman import envs
 
-from ..studies import TINY, planned_study, untrained
+from ..studies import TINY, created, untrained
 
 OWN = """
     import gymnasium
@@ -36,9 +36,9 @@ OWN = """
 
 def drawn(folder, environment, values=None, operator="softmax(5)", preset="classic-control"):
     """A study of one run of an environment, whose network is as it was drawn."""
-    planned = planned_study(environment, preset, operator, [0], TINY | (values or {}))
-    env = envs.make(environment, seed=0, training=False, protocol=getattr(planned.config, _section(environment), None))
-    return untrained(folder / "study", planned, env)
+    study = created(folder / "study", environment, preset, operator, [0], TINY | (values or {}))
+    env = envs.make(environment, seed=0, training=False, protocol=getattr(study.config, _section(environment), None))
+    return untrained(study, env)
 
 
 def _section(environment):

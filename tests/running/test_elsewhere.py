@@ -107,7 +107,7 @@ def test_a_comparison_is_refused_and_training_in_this_process_is_not(registered)
     config = configs.preset("classic-control").config
     with pytest.raises(ValueError, match="gym/OfName-v0 can't be made by the processes that train"):
         module.prepare(["gym/OfName-v0"], [ops.maximum()], [0], config)
-    assert plan("gym/OfName-v0", ops.maximum(), [0], config).facts["num_actions"] == 2
+    assert plan("gym/OfName-v0", ops.maximum(), 0, config).facts["num_actions"] == 2
 
 
 def test_a_script_that_registers_its_own_is_refused_before_anything_starts(tmp_path):

@@ -15,7 +15,7 @@ from softbellman import operators as ops
 from softbellman.running.engines.here import Here
 from softbellman.running.group_training import Refused, train_group
 from softbellman.running.launch import find_work, launch
-from softbellman.running.progress import Silent
+from softbellman.running.progress import Reporter
 from softbellman.study.files import load_params
 from softbellman.study.groups import Group, open_groups
 from softbellman.study.runs import read_status
@@ -23,7 +23,7 @@ from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter
 from softbellman.training.metrics import columns
 
-from ..studies import TINY, created, planned_study, trained
+from ..studies import TINY, created, trained
 from ..studies import train as train_study
 
 CRASH = """
@@ -141,7 +141,7 @@ def launched(crash):
     def run(**options):
         notes = []
 
-        class Told(Silent):
+        class Told(Reporter):
             note = notes.append
 
         work = find_work(crash.runs, open_groups(crash), 1, 1, **options)
@@ -154,7 +154,7 @@ def launched(crash):
 @pytest.mark.parametrize("moment", [150, 399])
 def test_a_group_that_another_process_took_over_is_left_alone(moment, tmp_path):
     """As when this one was asleep for long: nothing is written any more, and nothing removed."""
-    study = created(tmp_path / "study", planned_study("gym/CartPole-v1", "classic-control", "max", [0], TINY))
+    study = created(tmp_path / "study", "gym/CartPole-v1", "classic-control", "max", [0], TINY)
     group, files = Group.create(study, study.runs), {}
 
     def take_over(agent_steps):
@@ -170,7 +170,7 @@ def test_a_group_that_another_process_took_over_is_left_alone(moment, tmp_path):
 
 
 def test_a_group_that_is_taken_over_while_its_ends_are_written_is_left_alone(tmp_path, monkeypatch):
-    study = created(tmp_path / "study", planned_study("gym/CartPole-v1", "classic-control", "max", [0, 1], TINY))
+    study = created(tmp_path / "study", "gym/CartPole-v1", "classic-control", "max", [0, 1], TINY)
     group, status = Group.create(study, study.runs), RunWriter.status
 
     def take_over(writer, state, **facts):

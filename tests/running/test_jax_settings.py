@@ -12,7 +12,7 @@ import pytest
 
 from softbellman import doctor
 from softbellman.running import jax_settings
-from softbellman.running.jax_settings import OWN, found, overruled, own_settings, require_backend, require_flags
+from softbellman.running.jax_settings import OWN, overruled, own_settings, require_backend, require_flags
 from softbellman.study.files import read_metrics
 from softbellman.training.streams import Role, key
 
@@ -162,7 +162,7 @@ def test_flags_that_xla_knows_will_do(monkeypatch):
 def test_the_doctor_tells_what_is_set_outside(monkeypatch):
     for name in [name for name in os.environ if name.startswith(("JAX_", "XLA_"))]:
         monkeypatch.delenv(name)
-    assert found() == [] and [check.name for check in doctor._jax()] == ["JAX"]
+    assert jax_settings.outside_variables() == [] and [check.name for check in doctor._jax()] == ["JAX"]
     monkeypatch.setenv("JAX_LOG_COMPILES", "1")
     monkeypatch.setenv("JAX_ENABLE_X64", "1")
     monkeypatch.setenv("JAX_DEFAULT_PRNG_IMPL", "rbg")

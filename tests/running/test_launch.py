@@ -12,7 +12,7 @@ from softbellman.config import Arm, Config, replaced
 from softbellman.running import group_training as groups
 from softbellman.running.engines import Event
 from softbellman.running.launch import compose, find_work, launch, outcome
-from softbellman.running.progress import Silent, reporter
+from softbellman.running.progress import Reporter, reporter
 from softbellman.running.stopping import Stopped
 from softbellman.study.groups import Group, open_group, open_groups
 from softbellman.study.locks import Lost
@@ -394,7 +394,7 @@ def test_the_whole_study_is_told_as_one(study):
 def test_steps_that_a_run_did_not_take_are_not_counted(study, end):
     lines = []
 
-    class Told(Silent):
+    class Told(Reporter):
         def steps(self, done):
             lines.append(done)
 

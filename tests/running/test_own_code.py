@@ -177,7 +177,7 @@ def planned(name, environment="gym/CartPole-v1", scale="raw"):
 @pytest.mark.parametrize("environment", ["gym/CartPole-v1", "minatar/breakout", "mdp/forest"])
 def test_a_network_of_ones_own_is_planned_with(environment):
     plan = planned("linear", environment)
-    assert dict(plan.summary())["network"] == "nets:linear"
+    assert dict(plan.run_lines())["network"] == "nets:linear"
     settings = dict(plan.settings())
     assert settings["network.kind"] == "nets:linear" and "network.hidden" not in settings
 

@@ -12,23 +12,17 @@ from softbellman.running.build import network_kind
 from softbellman.running.plan import check_in_training, plan
 
 
-def planned(
-    environment="gym/CartPole-v1", operator="max", seeds=(0,), preset_name=None, steps=None, frames=None, **values
-):
+def planned(environment="gym/CartPole-v1", operator="max", preset_name=None, steps=None, frames=None, **values):
     config = preset(preset_name or ("classic-control" if environment.startswith("gym/") else "paper-atari")).config
     for name, value in values.items():
         config = replaced(config, name.replace("__", "."), value)
-    return plan(environment, ops.parse(operator), list(seeds), config, steps=steps, frames=frames)
+    return plan(environment, ops.parse(operator), 0, config, steps=steps, frames=frames)
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"steps": 5_000, "frames": 5_000}, r"--steps \(5000\) or --frames \(5000\), not both"),
-        ({"seeds": [1, 2, 1]}, r"different integers in 0 \.\. 4294967295, got 1, 2, 1"),
-        ({"seeds": [-1]}, "got -1"),
-        ({"seeds": [2**32]}, "got 4294967296"),
-        ({"seeds": []}, "got none"),
         ({"learner__batch_size": 64, "learner__replay_capacity": 32}, r"batch_size \(64\).*replay_capacity \(32\)"),
         ({"steps": 900}, r"replay_start_steps \(1,000\) is not below the budget of 900"),
         ({"steps": 1_050}, r"target_period_updates \(\d+\) can't fire"),
@@ -89,14 +83,6 @@ def test_what_could_not_run_is_refused(wrong, message):
 def test_l4_a_replay_larger_than_memory_is_refused_with_the_field():
     with pytest.raises(MemoryError, match=r"bytes needed.*available.*lower learner\.replay_capacity"):
         planned(learner__replay_capacity=10**12)
-    with pytest.raises(MemoryError, match=r"learner\.replay_capacity or the number of seeds"):
-        planned(learner__replay_capacity=10**12, seeds=[0, 1])
-
-
-def test_the_replay_of_several_runs_is_several_times_as_large():
-    one, three = planned(), planned(seeds=[0, 1, 2])
-    assert three.replay_bytes == 3 * one.replay_bytes
-    assert dict(three.summary())["memory"] == f"{three.replay_bytes:,} bytes for the replay for all of 3 runs"
 
 
 @pytest.mark.parametrize("environment", ["gym/CartPole-v1", "minatar/breakout"])
@@ -118,7 +104,7 @@ def test_l26_a_budget_in_frames_is_one_in_steps():
     few = {"learner__replay_capacity": 60_000, "learner__replay_start_steps": 100, "learner__target_period_updates": 10}
     breakout = planned("atari/breakout", frames=4_000, **few)
     assert breakout.config.loop.steps == 1_000
-    assert dict(breakout.summary())["budget"].startswith("1,000 agent steps, 4,000 frames, 225 updates")
+    assert dict(breakout.run_lines())["budget"].startswith("1,000 agent steps, 4,000 frames, 225 updates")
     with pytest.raises(ValueError, match="multiple of the 4 frames"):
         planned("atari/breakout", frames=4_002, **few)
 
@@ -126,34 +112,35 @@ def test_l26_a_budget_in_frames_is_one_in_steps():
 def test_l7_the_environment_is_told_in_one_sentence():
     pytest.importorskip("ale_py")
     few = {"learner__replay_capacity": 60_000}
-    paper = dict(planned("atari/breakout", **few).summary())
+    breakout = planned("atari/breakout", **few)
+    paper = dict(breakout.environment_lines({}))
     assert paper["environment"] == (
         "atari/breakout: 4 actions (minimal), frame skip 4, repeat probability 0, 0 to 30 no-ops, "
         "a lost life ends an episode in training, no time limit; rewards enter learning clipped to ±1"
     )
-    assert paper["frames per step"] == "4"
-    machado = dict(planned("atari/breakout", preset_name="machado-atari", **few).summary())
+    assert dict(breakout.run_lines())["frames per step"] == "4"
+    machado = dict(planned("atari/breakout", preset_name="machado-atari", **few).environment_lines({}))
     assert machado["environment"] == (
         "atari/breakout: 18 actions (full), frame skip 4, repeat probability 0.25, no no-ops, "
         "lost lives end nothing, games cut after 108,000 frames; rewards enter learning clipped to ±1"
     )
-    forest = dict(planned("mdp/forest", preset_name="classic-control").summary())
+    forest = dict(planned("mdp/forest", preset_name="classic-control").environment_lines({}))
     assert forest["environment"] == (
         "mdp/forest: 2 actions, games start in any state that is no end, cut after 100 steps; "
         "rewards enter learning as they are"
     )
-    cartpole = dict(planned().summary())
+    cartpole = dict(planned().environment_lines({}))
     assert cartpole["environment"] == (
         "gym/CartPole-v1: 2 actions, no frame skip, cut after 500 steps; rewards enter learning as they are"
     )
 
 
 def test_l33_epsilon_is_told_at_the_corners_of_its_schedule():
-    short = dict(planned(steps=20_000).summary())["epsilon"]
+    short = dict(planned(steps=20_000).run_lines())["epsilon"]
     assert short == "1 at 0, 1 at 1,000, 0.525 at 6,000, 0.05 at 11,000, 0.05 at 20,000 agent steps; 0 in tests"
-    jump = dict(planned(steps=20_000, learner__epsilon_decay_steps=0).summary())["epsilon"]
+    jump = dict(planned(steps=20_000, learner__epsilon_decay_steps=0).run_lines())["epsilon"]
     assert jump.startswith("1 at 0, 0.05 at 1,000")
-    cut = dict(planned(steps=4_000).summary())["epsilon"]
+    cut = dict(planned(steps=4_000).run_lines())["epsilon"]
     assert cut.startswith("1 at 0, 1 at 1,000, 0.715 at 4,000 agent steps")
 
 

@@ -177,7 +177,7 @@ def test_l46_without_an_encoder_the_film_is_a_gif(walk, tmp_path, monkeypatch):
 def test_a_film_that_is_interrupted_leaves_the_one_before(walk, tmp_path, monkeypatch, ending):
     place = tmp_path / f"walk{ending}"
     place.write_bytes(b"before")
-    pictures, add = [], play.Film.add
+    pictures, add = [], play.FilmWriter.add
 
     def stop(film, picture):
         if len(pictures) == 5:
@@ -185,7 +185,7 @@ def test_a_film_that_is_interrupted_leaves_the_one_before(walk, tmp_path, monkey
         pictures.append(picture)
         add(film, picture)
 
-    monkeypatch.setattr(play.Film, "add", stop)
+    monkeypatch.setattr(play.FilmWriter, "add", stop)
     with pytest.raises(KeyboardInterrupt):
         play.watch(walk, walk.runs[0], place)
     assert place.read_bytes() == b"before" and [*tmp_path.iterdir()] == [place]

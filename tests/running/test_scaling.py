@@ -66,12 +66,12 @@ def planned(name, **more):
     config = configs.preset("classic-control").config
     for field, value in (SMALL | more).items():
         config = configs.replaced(config, field, value)
-    return plan(name, ops.maximum(), [0], config)
+    return plan(name, ops.maximum(), 0, config)
 
 
 def created(folder, its_plan):
     facts = {its_plan.environment: its_plan.facts}
-    return Study.create(folder, its_plan.environment, [its_plan.operator], [0], its_plan.config, facts, [])
+    return Study.create(folder, its_plan.environment, [ops.maximum()], [0], its_plan.config, facts, [])
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_how_observations_enter_is_said_in_the_plan_and_recorded(trained):
         ("Pixels", "uint8 [8], divided by 255", 255.0),
         ("Wide", "float32 [8], divided by 9", 9.0),
     ):
-        assert dict(planned(f"gym/{name}-v0").summary())["observations"] == text
+        assert dict(planned(f"gym/{name}-v0").environment_lines({}))["observations"] == text
         assert trained[name].record["environment_facts"][f"gym/{name}-v0"]["obs_scale"] == scale
     high = np.array([1, 7, 200])
     gymnasium.register("Own-v0", entry_point=OneHot, kwargs={"dtype": np.int16, "high": 1})
@@ -120,17 +120,17 @@ def test_how_observations_enter_is_said_in_the_plan_and_recorded(trained):
         own = planned("gym/Own-v0")
     finally:
         del gymnasium.registry["Own-v0"]
-    assert dict(own.summary())["observations"] == "int16 [8], each entry divided by its own bound, 1 to 200"
+    assert dict(own.environment_lines({}))["observations"] == "int16 [8], each entry divided by its own bound, 1 to 200"
     assert json.loads(json.dumps(own.facts["obs_scale"])) == [1.0, 7.0, 200.0] * 2 + [1.0, 7.0]
 
 
 def test_our_own_environments_say_how_they_are_seen():
     config = configs.preset("demo-minatar").config
-    facts = plan("minatar/breakout", ops.maximum(), [0], config).facts
+    facts = plan("minatar/breakout", ops.maximum(), 0, config).facts
     assert (facts["obs_shape"], facts["obs_dtype"], facts["obs_scale"]) == ([10, 10, 4], "bool", 1.0)
     pytest.importorskip("ale_py")
     atari = configs.replaced(configs.preset("demo-atari").config, "learner.replay_capacity", 20_000)
-    shown = dict(plan("atari/breakout", ops.maximum(), [0], atari).summary())["observations"]
+    shown = dict(plan("atari/breakout", ops.maximum(), 0, atari).environment_lines({}))["observations"]
     assert shown == "uint8 [4, 84, 84], divided by 255"
 
 
@@ -158,7 +158,8 @@ def test_a_study_is_tested_with_the_scale_that_it_recorded(trained, monkeypatch)
     other = Study(study.path)
     other.record["environment_facts"]["gym/Bits-v0"]["obs_scale"] = 4.0
     np.testing.assert_allclose(values_at_state_0(other, monkeypatch), by_hand(study, one / 4), rtol=1e-5)
-    assert planned("gym/Bits-v0").going_on(other.record["environment_facts"]).facts["obs_scale"] == 4.0
+    said = dict(planned("gym/Bits-v0").environment_lines(other.record["environment_facts"]))
+    assert said["observations"] == "uint8 [8], divided by 4"
 
 
 def test_a_study_from_before_scales_were_recorded_divides_uint8_by_255(tmp_path, monkeypatch):
@@ -176,7 +177,7 @@ def test_a_study_from_before_scales_were_recorded_divides_uint8_by_255(tmp_path,
     make_network(old.config.network, obs_scale("gym/Bits-v0", facts, old.config), (8,), 3)
     make_network.cache_clear()
     assert networks == [255.0]
-    text = dict(planned("gym/Bits-v0").going_on(old.record["environment_facts"]).summary())["observations"]
+    text = dict(planned("gym/Bits-v0").environment_lines(old.record["environment_facts"]))["observations"]
     assert text == "uint8 [8], divided by 255"
 
 
@@ -197,8 +198,9 @@ def test_an_old_comparison_grows_and_a_changed_scale_is_another_study(tmp_path, 
         return forget_scale(Study.create(tmp_path / folder, *asked), **facts)
 
     old = study("old")
-    assert comparison.work(old.path, Resources(1, 1)).sizes == [("gym/Bits-v0", 1)]
-    shown = comparison.going_on(old).summary(comparison.work(old.path, Resources(1, 1)), Resources(1, 1))
+    work = comparison.work(old.path, Resources(1, 1))
+    assert [len(runs) for runs in work.groups] == [1]
+    shown = comparison.summary(work, Resources(1, 1), old)
     assert dict(shown)["observations"] == "uint8 [8], divided by 255"
     other = study("other", obs_scale=9.0)
     with pytest.raises(ValueError, match=r"gym/Bits-v0: obs_scale 9\.0 there, 1\.0 now"):

@@ -79,7 +79,7 @@ def test_a_run_is_shown_in_tensorboard_row_by_row(tmp_path):
 def test_rows_are_not_there_twice_after_a_stop(tmp_path, mine):
     pytest.importorskip("tensorboardX")
     planned = planned_study("gym/CartPole-v1", "classic-control", "max", [0], TINY | {"checkpoint.minutes": 60.0})
-    asked = (planned.environment, [planned.operator], [0], planned.config, {planned.environment: planned.facts}, [])
+    asked = (planned.environment, ["max"], [0], planned.config, {planned.environment: planned.facts}, [])
     study = Study.create(tmp_path / "study", *asked, log=["tensorboard", "mysinks:Lines"])
 
     def test_phases_then_stop(index, row, phase):
@@ -90,7 +90,7 @@ def test_rows_are_not_there_twice_after_a_stop(tmp_path, mine):
         train(study, on_row=test_phases_then_stop)
     train(Study(study.path))
     (resumption,) = Study(study.path).record["resumptions"]
-    assert resumption["agent_steps"] == 200
+    assert [*resumption["agent_steps"].values()] == [200]
     rows, lines = study.metrics(), (study.runs[0].path / "lines.txt").read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["200", "400", "finished"]
     assert [float(line.split()[1]) for line in lines[:2]] == rows["test_return"].tolist()

@@ -224,9 +224,9 @@ def test_a_resumption_that_could_not_be_recorded_at_once_is_one(tmp_path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
-            study.record_resumption(100, [], {})
-    study.record_resumption(100, [], {})
-    assert Study(tmp_path).record["resumptions"] == [{"agent_steps": 100, "notes": [], "provenance": {}}]
+            study.record_resumption({"a": 100}, [], {})
+    study.record_resumption({"a": 100}, [], {})
+    assert Study(tmp_path).record["resumptions"] == [{"agent_steps": {"a": 100}, "notes": [], "provenance": {}}]
 
 
 def test_rows_that_cant_be_read_are_not_none(tmp_path):

@@ -108,22 +108,22 @@ def _train(command: PaperRun, scale: "Scale", arms: set[str], out: Path, study: 
     there = results.read(scale, Records.read(study) if study else None)
     later = waiting(there, arms)
     comparison = plan_runs(scale, needed(there, arms) & ~later, study)
-    resources = resources_for(comparison.cells, command.workers, None, study)
+    resources = resources_for(comparison.num_runs, command.workers, None, study)
     work = comparison.work(out, resources, retry_failed=command.retry_failed)
     print_lines([("scale", f"{scale.name}: {scale.summary}"), *comparison.summary(work, resources)])
     if later.any():
-        order = ("then", "chosen") if work.sizes else ("not yet", "to be chosen")
+        order = ("then", "chosen") if work.groups else ("not yet", "to be chosen")
         print_lines(
             [(order[0], f"{later.sum()} runs on exploration, with parameters {order[1]} by the scores of these")]
         )
     if command.dry_run:
-        if work.sizes:
-            busy = resources._replace(workers=min(resources.workers, len(work.sizes)))
+        if work.groups:
+            busy = resources._replace(workers=min(resources.workers, len(work.groups)))
             found = budget.calibrate(comparison, busy)
             print_lines(budget.summary(comparison, work, int(later.sum()), busy, found))
         print_lines([("directory", str(out))])
         return 0
-    if work.sizes or study is None:
+    if work.groups or study is None:
         try:
             study = train_comparison(
                 comparison, out, resources, command=sys.argv[1:], retry_failed=command.retry_failed

@@ -78,7 +78,7 @@ def _begin(
     out = out or comparison.default_out
     begun = begun or study_in(out)
     resources = resources_for(
-        comparison.cells,
+        comparison.num_runs,
         workers,
         command.threads,
         begun,
@@ -89,7 +89,7 @@ def _begin(
         work = comparison.work(out, resources, retry_failed=retry_failed)
         shown = comparison.arms[0].config(comparison.config) if len(comparison.arms) == 1 else comparison.config
         print_settings(preset, shown, comparison.plans[0]._replace(config=shown).settings())
-        print_lines([*comparison.going_on(begun).summary(work, resources), ("directory", str(out))])
+        print_lines([*comparison.summary(work, resources, begun), ("directory", str(out))])
         print_lines(_warnings(comparison))
         return 0
     return _train(
@@ -120,7 +120,7 @@ def resume(command: Resume) -> int:
     from softbellman.running.comparison import prepare, resources_for
 
     comparison = prepare(study.environments, list(study.arms.values()), study.seeds, study.config)
-    resources = resources_for(comparison.cells, command.workers, command.threads, study, engine=engine)
+    resources = resources_for(comparison.num_runs, command.workers, command.threads, study, engine=engine)
     return _train(
         comparison,
         study.path,
@@ -149,7 +149,7 @@ def _train(
 
     if not quiet:
         work = comparison.work(out, resources, retry_failed=options["retry_failed"])
-        print_lines([*comparison.going_on(study_in(out)).summary(work, resources), *_warnings(comparison)])
+        print_lines([*comparison.summary(work, resources, study_in(out)), *_warnings(comparison)])
     try:
         study = train_comparison(comparison, out, resources, quiet=quiet, **options)
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ from typing import Any
 from softbellman.arguments import nearest
 from softbellman.envs.gym import GymEnv, rules
 from softbellman.envs.options import EnvOptions
-from softbellman.references import found
+from softbellman.references import resolve
 
 __all__ = ["make", "names", "rules"]
 
@@ -23,7 +23,7 @@ def make(name: str, protocol: EnvOptions, *, record: bool = False, **options: An
     Raises:
         ValueError: if the factory can't be found, does not take its options, fails, or makes no Gymnasium environment.
     """
-    factory: Callable[..., Any] = found(name, "environment")
+    factory: Callable[..., Any] = resolve(name, "environment")
     if not callable(factory):
         raise ValueError(f"environment {name} is of {type(factory).__name__}, and must be a function or class")
     given = protocol.options | ({"render_mode": "rgb_array"} if record and _takes_render_mode(factory) else {})

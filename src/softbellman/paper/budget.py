@@ -81,10 +81,10 @@ def summary(
         resources: what it is trained with.
         found: the pace.
     """
-    config, at_once = comparison.config, min(resources.workers, len(work.sizes))
+    config, at_once = comparison.config, min(resources.workers, len(work.groups))
     begun = sum(len(group.unfinished) * (config.loop.steps - group.saved_steps) for group in work.begun)
     steps = begun + config.loop.steps * (sum(map(len, work.fresh)) + later)
-    runs = sum(size for _, size in work.sizes) + later
+    runs = sum(map(len, work.groups)) + later
     phases = math.ceil(config.loop.steps / config.loop.epoch_steps)
     kept = runs * (found.run_bytes + phases * _ROW_BYTES)
     saved = comparison.replay_bytes(work, at_once) * config.checkpoint.keep if config.checkpoint.replay else 0

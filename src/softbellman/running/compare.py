@@ -10,12 +10,12 @@ from softbellman.arguments import as_integer, as_list, as_path, is_one
 from softbellman.config import as_arm, budgets, with_settings
 from softbellman.envs import name_of
 from softbellman.faults import faults_placed
-from softbellman.references import found, reference_to
+from softbellman.references import reference_to, resolve
 from softbellman.running.comparison import Comparison, Resources, prepare, resources_for
 from softbellman.running.engines import HERE, LOCAL, Engine, Here
 from softbellman.running.launch import Work, launch, outcome, remove_ended
 from softbellman.running.play import measure_chance
-from softbellman.running.progress import Silent, reporter, say
+from softbellman.running.progress import Reporter, reporter, say
 from softbellman.study.groups import OVER
 from softbellman.study.matching import require_within
 from softbellman.study.provenance import provenance
@@ -65,7 +65,7 @@ def train_comparison(
         _grow(study, comparison, command, resources)
         study = Study(out)
         work = comparison.work(out, resources, retry_failed=retry_failed)
-        if work.sizes:
+        if work.groups:
             runs = len(study.runs) - len(_left_as_they_are(study, work))
             progress = reporter(comparison.config.loop.steps * runs, runs, quiet=quiet)
             for each in lease.notes:
@@ -87,7 +87,7 @@ def train_comparison(
         else:
             remove_ended(study, lease.confirm)
         # also where one before was stopped while it played
-        measure_chance(study, Silent().note, lease.confirm, None if quiet else say)
+        measure_chance(study, Reporter().note, lease.confirm, None if quiet else say)
     return study
 
 
@@ -176,7 +176,7 @@ def compare(
         comparison = comparison.logging(names)
     folder = comparison.default_out if out is None else as_path(out)
     begun = study_in(folder)
-    resources = resources_for(comparison.cells, workers, threads, begun, engine=engine)
+    resources = resources_for(comparison.num_runs, workers, threads, begun, engine=engine)
     on_phase = None if on_phase is None else _callback(on_phase, resources.trainer)
     study = train_comparison(comparison, folder, resources, retry_failed=retry_failed, quiet=quiet, on_phase=on_phase)
     if not quiet:
@@ -216,7 +216,7 @@ def _callback(on_phase: Any, engine: Engine) -> Any:
     Raises:
         ValueError: if it can't be called with a row and a policy, or be found by other processes.
     """
-    made = found(on_phase, "on_phase") if isinstance(on_phase, str) else on_phase
+    made = resolve(on_phase, "on_phase") if isinstance(on_phase, str) else on_phase
     if not callable(made):
         raise ValueError(f"on_phase is a {type(made).__name__}, which can't be called with a row and a policy")
     try:

@@ -19,7 +19,7 @@ from softbellman.running.engines import HERE, LOCAL, Engine, Here, Local, requir
 from softbellman.running.engines.named import is_of_other_machines, make_engine, require_engine
 from softbellman.running.jax_settings import require_flags
 from softbellman.running.launch import Work, find_work
-from softbellman.running.plan import Plan, check_in_training, check_seeds, check_with_parts, plan
+from softbellman.running.plan import Plan, check_in_training, plan
 from softbellman.sinks import require_sinks
 from softbellman.study.groups import open_groups
 from softbellman.study.matching import require_within
@@ -27,11 +27,10 @@ from softbellman.study.place import require_new
 from softbellman.study.provenance import thread_pool
 from softbellman.study.runs import RunPath, runs_of
 from softbellman.study.store import Study, study_in
+from softbellman.training.streams import LARGEST_SEED
 
 _COMPILED_TOGETHER = 8
 _GOES_WITH_ALL = "softmax(1)"  # an operator that the study's own settings are checked with where no arm has them
-_OF_EACH_ENVIRONMENT = ("environment", "observations")
-_OF_EACH_RUN = ("frames per step", "network", "budget", "target", "tests", "epsilon")
 
 
 class Resources(NamedTuple):
@@ -87,11 +86,6 @@ class Comparison(NamedTuple):
     only: frozenset[tuple[str, str, int]] | None = None
     log: tuple[str, ...] | None = None
 
-    def going_on(self, begun: Study | None) -> "Comparison":
-        """Returns the comparison for a study that goes on, if there is one: see `Plan.going_on`."""
-        recorded = begun.record["environment_facts"] if begun else {}
-        return self._replace(plans=[each.going_on(recorded) for each in self.plans])
-
     def logging(self, names: Sequence[str]) -> "Comparison":
         """Returns the comparison with sinks.
 
@@ -126,7 +120,7 @@ class Comparison(NamedTuple):
         return {each.environment: each.facts for each in self.plans}
 
     @property
-    def cells(self) -> int:
+    def num_runs(self) -> int:
         """How many runs of these there are."""
         return len(self.plans) * len(self.arms) * len(self.seeds) if self.only is None else len(self.only)
 
@@ -147,7 +141,7 @@ class Comparison(NamedTuple):
         width = self.config.loop.block_width
         if not all(is_device(environment) for environment in self.environments):
             return width
-        return max(width, min(_COMPILED_TOGETHER, math.ceil(self.cells / (2 * workers))))
+        return max(width, min(_COMPILED_TOGETHER, math.ceil(self.num_runs / (2 * workers))))
 
     def work(self, out: Path, resources: Resources, *, retry_failed: bool = False) -> Work:
         """Finds what there is to do in a directory, which need not exist yet. Nothing is written.
@@ -164,7 +158,7 @@ class Comparison(NamedTuple):
             require_new(out)
         runs = [run for run in runs_of(out, self.environments, self.specs, self.seeds) if self.trains(run)]
         found = find_work(runs, groups, self.group_width(workers), workers, retry_failed=retry_failed)
-        needed = self.replay_bytes(found, workers) + min(workers, len(found.sizes)) * resources.trainer.process_bytes
+        needed = self.replay_bytes(found, workers) + min(workers, len(found.groups)) * resources.trainer.process_bytes
         lower = ["--workers"] * (workers > 1)
         if study is None and self.only is None:  # those of a study that is begun, or of the paper, are what they are
             lower += ["learner.replay_capacity", "loop.block_width"]
@@ -176,30 +170,36 @@ class Comparison(NamedTuple):
         needed = [sum(self.replays[run.environment, run.operator] for run in group) for group in work.groups]
         return sum(sorted(needed, reverse=True)[:workers])
 
-    def summary(self, work: Work, resources: Resources) -> list[tuple[str, str]]:
-        """Says what will be run: a few labels, each with a text."""
-        if not work.sizes:
-            return [("runs", f"{self.cells}, none of which is left to train")]
-        first = self.plans[0]._replace(replay_bytes=self.replay_bytes(work, 1)).summary()
-        at_once = min(resources.workers, len(work.sizes))
-        missing = sum(size for _, size in work.sizes)
+    def summary(self, work: Work, resources: Resources, begun: Study | None = None) -> list[tuple[str, str]]:
+        """Says what will be run: a few labels, each with a text.
+
+        Args:
+            work: what there is to do.
+            resources: what it is trained with.
+            begun: the study that goes on, if there is one: observations enter as it recorded.
+        """
+        if not work.groups:
+            return [("runs", f"{self.num_runs}, none of which is left to train")]
+        recorded = begun.record["environment_facts"] if begun else {}
+        at_once = min(resources.workers, len(work.groups))
+        missing = sum(map(len, work.groups))
         replays = f"{self.replay_bytes(work, at_once):,} bytes for the replay"
         if resources.trainer.process_bytes:
             each = f"{resources.trainer.process_bytes / 1e9:g} GB for each of their processes"
             replays += f"s of the groups that train at once, and about {each}"
-        groups = "1 group" if len(work.sizes) == 1 else f"{len(work.sizes)} groups"
+        groups = "1 group" if len(work.groups) == 1 else f"{len(work.groups)} groups"
         several = [
-            ("runs", f"{self.cells}, of which {missing} are left to train, in {groups}"),
+            ("runs", f"{self.num_runs}, of which {missing} are left to train, in {groups}"),
             ("at once", f"{at_once} of these, {resources.threads} thread{'s' * (resources.threads > 1)} each"),
         ]
         return [
-            *(line for each in self.plans for line in each.summary() if line[0] in _OF_EACH_ENVIRONMENT),
+            *(line for each in self.plans for line in each.environment_lines(recorded)),
             (noun_of(self.trained) + "s" * (len(self.trained) > 1), joined(self.trained)),
             ("seeds" if len(self.seeds) > 1 else "seed", ", ".join(map(str, self.seeds))),
-            *(several if self.cells > 1 else [("threads", str(resources.threads))]),
-            *(line for line in first if line[0] in _OF_EACH_RUN),
+            *(several if self.num_runs > 1 else [("threads", str(resources.threads))]),
+            *self.plans[0].run_lines(),
             ("memory", replays),
-            *(line for line in first if line[0] == "checkpoints"),
+            ("checkpoints", self.plans[0].checkpoints(self.replay_bytes(work, 1))),
         ]
 
 
@@ -227,7 +227,7 @@ def prepare(
         MemoryError: if the replay of a single run does not fit into memory.
     """
     seeds, arms = list(seeds), [as_arm(arm) for arm in arms]
-    check_seeds(seeds)
+    _check_seeds(seeds)
     for kind, names in (("environment", environments), ("operator", [str(arm) for arm in arms])):
         twice = sorted({name for name in names if list(names).count(name) > 1})
         if twice or not names:
@@ -236,7 +236,7 @@ def prepare(
     for arm in arms:
         _require_importable(arm.operator)
     first = next((arm for arm in arms if not arm.changes), Arm(_GOES_WITH_ALL)).made()
-    plans = [plan(name, first, seeds[:1], config, steps=steps, frames=frames) for name in environments]
+    plans = [plan(name, first, seeds[0], config, steps=steps, frames=frames) for name in environments]
     for each in plans:
         for arm in arms:
             check_in_training(arm.made(), each.facts["num_actions"])
@@ -249,7 +249,7 @@ def prepare(
     for number, arm in enumerate(arms):
         with _told_of(arm):
             arms[number] = spelled_arm(arm, config)
-            own = _plans_of(arms[number], plans)
+            own = _plans_of(arms[number], plans, seeds[0])
         replays |= {(each.environment, arms[number].name): each.replay_bytes for each in own}
     require_different(arms)
     comparison = Comparison(arms, seeds, config, plans, replays)
@@ -257,7 +257,14 @@ def prepare(
     return comparison
 
 
-def _plans_of(arm: Arm, plans: Sequence[Plan]) -> Sequence[Plan]:
+def _check_seeds(seeds: Sequence[int]) -> None:
+    """Refuses seeds that are none, not different, or out of range."""
+    if len(set(seeds)) != len(seeds) or not seeds or not all(0 <= seed <= LARGEST_SEED for seed in seeds):
+        given = ", ".join(map(str, seeds)) or "none"
+        raise ValueError(f"seeds must be different integers in 0 .. {LARGEST_SEED}, got {given}")
+
+
+def _plans_of(arm: Arm, plans: Sequence[Plan], seed: int) -> Sequence[Plan]:
     """Plans one run of an arm in each environment, from those under the study's configuration.
 
     Raises:
@@ -265,9 +272,10 @@ def _plans_of(arm: Arm, plans: Sequence[Plan]) -> Sequence[Plan]:
     """
     if not arm.changes:
         parts = parts_of(plans[0].config.recipe)
-        check_with_parts(arm.made(), parts["estimate"], parts["controller"])
+        for role in ("estimate", "controller"):
+            parts[role].check(arm.made())
         return plans
-    own = [plan(each.environment, arm.made(), each.seeds, arm.config(each.config)) for each in plans]
+    own = [plan(each.environment, arm.made(), seed, arm.config(each.config)) for each in plans]
     require_elsewhere([each.environment for each in plans], own[0].config)
     used = {path for each in own for path, _ in each.settings()}
     idle = [path for path, _ in arm.changes if path not in used and not path.startswith("recipe.")]  # as `none` is
@@ -287,7 +295,7 @@ def _told_of(arm: Arm) -> Iterator[None]:
 
 
 def resources_for(
-    cells: int,
+    num_runs: int,
     workers: int | None = None,
     threads: int | None = None,
     begun: Study | None = None,
@@ -302,7 +310,7 @@ def resources_for(
     there is place for, unless asked otherwise. In this process threads and flags are those that JAX has loaded with.
 
     Args:
-        cells: how many runs there are.
+        num_runs: how many runs there are.
         workers: groups to train at once.
         threads: threads of each.
         begun: the study, if there is one.
@@ -319,7 +327,7 @@ def resources_for(
     flags = xla_flags(recorded, deterministic=deterministic)
     require_flags(flags)
     if isinstance(engine, str) and is_of_other_machines(engine):
-        each = share(cells, workers, (recorded.get("threads") or 1) if threads is None else threads)[1]
+        each = share(num_runs, workers, (recorded.get("threads") or 1) if threads is None else threads)[1]
         made = make_engine(engine, workers, each)
         return Resources(made.capacity, each, flags, made)
     if engine == HERE or isinstance(engine, Here):
@@ -337,7 +345,7 @@ def resources_for(
         workers = 1
     if not isinstance(engine, str):
         workers = require_engine(engine, f"engine {type(engine).__name__}").capacity
-    workers, threads = share(cells, workers, recorded.get("threads") if threads is None else threads)
+    workers, threads = share(num_runs, workers, recorded.get("threads") if threads is None else threads)
     if engine == LOCAL:
         return Resources(workers, threads, flags)
     made = make_engine(engine, workers) if isinstance(engine, str) else engine

@@ -10,7 +10,7 @@ from typing import Any
 from softbellman import envs
 from softbellman.config import Config
 from softbellman.envs.options import EnvOptions
-from softbellman.references import REMEDY, found, is_reference
+from softbellman.references import REMEDY, is_reference, resolve
 from softbellman.running.engines.local import python_path
 
 _made_elsewhere: set[str] = set()  # what a process of its own could make, as it was asked for
@@ -56,7 +56,7 @@ def _reason(name: str, options: dict[str, Any] | None) -> str | None:
     """Tries to find a network or to make an environment, and returns why that could not be done."""
     try:
         if options is None:
-            found(name, "network.kind")
+            resolve(name, "network.kind")
         else:
             envs.make(name, seed=0, protocol=EnvOptions(options=options)).close()
     except Exception as error:  # it may fail in any way of its own

@@ -90,7 +90,7 @@ def overruled() -> list[str]:
     ]
 
 
-def found() -> list[str]:
+def outside_variables() -> list[str]:
     """Lists the variables of JAX that are set outside and hold in training as elsewhere."""
     own = {f"JAX_{name.upper()}" for name in OWN} | _KEYS
     names = [name for name in sorted(os.environ) if name.startswith(("JAX_", "XLA_")) and name not in own]

@@ -39,11 +39,6 @@ class Work(NamedTuple):
         """The runs of each group."""
         return [*(group.runs for group in self.begun), *self.fresh]
 
-    @property
-    def sizes(self) -> list[tuple[str, int]]:
-        """The environment and the number of runs of each group."""
-        return [(runs[0].environment, len(runs)) for runs in self.groups]
-
 
 def find_work(
     runs: Sequence[RunPath], groups: Sequence[Group], width: int, workers: int, *, retry_failed: bool = False

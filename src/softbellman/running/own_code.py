@@ -14,7 +14,7 @@ from softbellman.learning import device_replay, learner
 from softbellman.learning.networks import Network
 from softbellman.learning.parts.scales import Raw
 from softbellman.learning.recipe import Recipe
-from softbellman.references import found
+from softbellman.references import resolve
 
 _ROLE = "network.kind"
 _ARGUMENTS = "(obs_shape, num_actions, scale)"
@@ -28,7 +28,7 @@ def own_network(reference: str, scale: Scale, obs_shape: tuple[int, ...], num_ac
     Raises:
         ValueError: if there is no such function, or it fails, or returns no `Network`.
     """
-    function = found(reference, _ROLE)
+    function = resolve(reference, _ROLE)
     if not callable(function):
         _refuse(reference, f"is of {type(function).__name__}, and must be a function of {_ARGUMENTS}")
     try:

@@ -1,6 +1,6 @@
 """Run plan: all checks before a run starts, and its summary."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from softbellman import envs
@@ -8,8 +8,6 @@ from softbellman import operators as ops
 from softbellman.config import PRESETS, Config, checked, effective, replaced
 from softbellman.learning import device_replay
 from softbellman.learning.learner import epsilon_at
-from softbellman.learning.parts.controllers import Fixed
-from softbellman.learning.parts.estimates import Value
 from softbellman.learning.parts.exploration import Greedy, Policy
 from softbellman.learning.parts.table import ROLES
 from softbellman.learning.recipe import Recipe
@@ -28,27 +26,22 @@ from softbellman.running.build import (
 from softbellman.running.jax_settings import overruled, own_settings, require_backend
 from softbellman.running.own_code import check_network, check_parts, check_scale
 from softbellman.training.settings import check_side_by_side, num_updates
-from softbellman.training.streams import LARGEST_SEED
 
 
 class Plan(NamedTuple):
-    """A run or several, checked: what can be known to be wrong beforehand is not.
+    """A run, checked: what can be known to be wrong beforehand is not.
 
     Attributes:
         environment: name of the environment.
-        operator: the Bellman operator.
-        seeds: one run each.
         config: the resolved configuration.
         facts: what the environment says of itself, its observations and their scale among it.
         frames_per_step: emulator frames in an agent step.
         network: what `network.kind` comes to.
-        replay_bytes: bytes of all the runs' replays, once full.
+        replay_bytes: bytes of the replay, once full.
         notes: what a user should know of the environment.
     """
 
     environment: str
-    operator: Any
-    seeds: list[int]
     config: Config
     facts: dict[str, Any]
     frames_per_step: int
@@ -56,52 +49,47 @@ class Plan(NamedTuple):
     replay_bytes: int
     notes: tuple[str, ...] = ()
 
-    def going_on(self, recorded: Mapping[str, Mapping[str, Any]]) -> "Plan":
-        """Returns the plan for a study that goes on, whose observations enter as it recorded, by environment."""
-        if self.environment not in recorded:
-            return self
-        scale = recorded_scale(recorded[self.environment], self.facts["obs_dtype"])
-        return self._replace(facts=self.facts | {"obs_scale": scale})
-
     def settings(self) -> list[tuple[str, Any]]:
         """Lists the dotted names and values of all fields that have an effect in this run."""
         return effective(self.config, [self.environment], self.network)
 
-    def summary(self) -> list[tuple[str, str]]:
-        """Says what will be run: a few labels, each with a text."""
-        learner, loop, family = self.config.learner, self.config.loop, envs.family_of(self.environment)
+    def environment_lines(self, recorded: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+        """Says what is played, and what is seen of it: a few labels, each with a text.
+
+        Args:
+            recorded: facts of environments, by name, in a study that goes on: observations enter as it recorded.
+        """
+        facts = self.facts
+        if self.environment in recorded:
+            facts = facts | {"obs_scale": recorded_scale(recorded[self.environment], facts["obs_dtype"])}
+        rules = envs.family_of(self.environment).rules(facts)
+        return [
+            ("environment", f"{self.environment}: {rules}; rewards enter learning {self.config.learner.rewards}"),
+            ("observations", _observations(facts)),
+        ]
+
+    def run_lines(self) -> list[tuple[str, str]]:
+        """Says how the run goes: a few labels, each with a text."""
+        learner, loop = self.config.learner, self.config.loop
         frames = loop.steps * self.frames_per_step
         period = learner.target_period_updates
         hidden = ", ".join(map(str, self.config.network.hidden))
         tests = f"{loop.test_steps:,} agent steps of other games"
         if loop.test_episodes is not None:
             tests = f"{loop.test_episodes} other games, {loop.test_steps:,} agent steps at most"
-        runs = f" for all of {len(self.seeds)} runs" if len(self.seeds) > 1 else ""
         return [
-            (
-                "environment",
-                f"{self.environment}: {family.rules(self.facts)}; rewards enter learning {learner.rewards}",
-            ),
-            ("observations", _observations(self.facts)),
             ("frames per step", str(self.frames_per_step)),
-            ("operator", str(self.operator)),
-            ("seeds" if len(self.seeds) > 1 else "seed", ", ".join(map(str, self.seeds))),
             ("network", self.network + (f", hidden layers {hidden or 'none'}" if self.network == "mlp" else "")),
-            (
-                "budget",
-                f"{loop.steps:,} agent steps, {frames:,} frames, {num_updates(learner, loop):,} updates",
-            ),
+            ("budget", f"{loop.steps:,} agent steps, {frames:,} frames, {num_updates(learner, loop):,} updates"),
             ("target", f"copied before updates 0, {period:,}, {2 * period:,}, ..."),
             ("tests", f"{loop.tested}: {tests}"),
             ("epsilon", f"{self._epsilon()}; {loop.test_epsilon:g} in tests"),
-            ("memory", f"{self.replay_bytes:,} bytes for the replay{runs}"),
-            ("checkpoints", self._checkpoints()),
         ]
 
-    def _checkpoints(self) -> str:
-        """Writes how often the state is saved, and what that takes of the disk."""
+    def checkpoints(self, replay_bytes: int) -> str:
+        """Says how often the state of a group is saved, and what that takes of the disk."""
         settings = self.config.checkpoint
-        size = f"up to {self.replay_bytes:,} bytes of replay each" if settings.replay else "without the replay"
+        size = f"up to {replay_bytes:,} bytes of replay each" if settings.replay else "without the replay"
         often = f"every {settings.minutes:g} minutes" if settings.minutes else "after every step"
         return f"{often}, {size}, the last {settings.keep} kept until the end"
 
@@ -128,7 +116,7 @@ class Plan(NamedTuple):
 def plan(
     environment: str,
     operator: Any,
-    seeds: list[int],
+    seed: int,
     config: Config,
     *,
     steps: int | None = None,
@@ -139,24 +127,23 @@ def plan(
     Args:
         environment: name of the environment.
         operator: the Bellman operator.
-        seeds: one run each.
+        seed: the seed.
         config: the configuration.
         steps: agent steps in all, in place of the configuration's.
         frames: emulator frames in all, instead of `steps`.
 
     Raises:
         ValueError: for whatever does not fit; the message says what to change.
-        MemoryError: if the replays do not fit into memory.
+        MemoryError: if the replay does not fit into memory.
     """
     if steps is not None and frames is not None:
         raise ValueError(f"give --steps ({steps}) or --frames ({frames}), not both")
-    check_seeds(seeds)
     require_backend()
     config = spelled_out(config)
     family = envs.family_of(environment)
     if family.section is not None:
         config = replaced(config, family.section, family.recorded(getattr(config, family.section)))
-    env = make_env(environment, config, seeds[0], training=True)
+    env = make_env(environment, config, seed, training=True)
     try:
         if frames is not None:
             per_step = env.frames_per_step
@@ -176,19 +163,20 @@ def plan(
         if compiled_env(environment, config):
             check_side_by_side(config.loop)
         check_in_training(operator, env.num_actions)
-        check_with_parts(operator, recipe.estimate, recipe.controller)
+        recipe.estimate.check(operator)
+        recipe.controller.check(operator)
         _check_exploration(recipe.exploration, env.num_actions)
         notes = tuple(env.rehearse())
         if own := _own_parts(config):
             masked = env.legal is not None  # known of a Gymnasium environment once it was reset
             check_parts(own, recipe, operator, env.obs_shape, env.obs_dtype, env.num_actions, masked=masked)
-        bytes_needed = replay_bytes(environment, env, config, recipe, len(seeds))
+        bytes_needed = _replay_bytes(environment, env, config, recipe)
         facts = env.describe() | {
             "obs_shape": list(env.obs_shape),
             "obs_dtype": str(env.obs_dtype),
             "obs_scale": env.obs_scale,
         }
-        return Plan(environment, operator, seeds, config, facts, env.frames_per_step, network, bytes_needed, notes)
+        return Plan(environment, config, facts, env.frames_per_step, network, bytes_needed, notes)
     finally:
         env.close()
 
@@ -197,17 +185,6 @@ def _own_parts(config: Config) -> str:
     """Names the parts of a user's own."""
     given = ((role, getattr(config.recipe, role)) for role in ROLES)
     return ", ".join(f"recipe.{role} {spec}" for role, spec in given if is_reference(spec.partition("(")[0]))
-
-
-def check_seeds(seeds: Sequence[int]) -> None:
-    """Refuses seeds that are none, not different, or out of range.
-
-    Raises:
-        ValueError: with the seeds.
-    """
-    if len(set(seeds)) != len(seeds) or not seeds or not all(0 <= seed <= LARGEST_SEED for seed in seeds):
-        given = ", ".join(map(str, seeds)) or "none"
-        raise ValueError(f"seeds must be different integers in 0 .. {LARGEST_SEED}, got {given}")
 
 
 @own_settings()
@@ -222,16 +199,6 @@ def check_in_training(operator: Any, num_actions: int) -> None:
         raise ValueError(f"operator {operator} is not what its own spec, which the study records, leads to")
 
 
-def check_with_parts(operator: Any, estimate: Value, controller: Fixed) -> None:
-    """Refuses an operator that does not go with parts of a recipe.
-
-    Raises:
-        ValueError: with the part, and what it needs.
-    """
-    estimate.check(operator)
-    controller.check(operator)
-
-
 def _check_exploration(exploration: Greedy, num_actions: int) -> None:
     """Refuses an exploration by an operator that could not be trained with."""
     if isinstance(exploration, Policy):
@@ -241,21 +208,20 @@ def _check_exploration(exploration: Greedy, num_actions: int) -> None:
             raise ValueError(f"recipe.exploration {exploration}: {error}") from error.__cause__ or error
 
 
-def replay_bytes(environment: str, env: envs.HostEnv, config: Config, recipe: Recipe, num_runs: int) -> int:
-    """Returns the bytes of all replays of a group, with what sampling keeps in mind.
+def _replay_bytes(environment: str, env: envs.HostEnv, config: Config, recipe: Recipe) -> int:
+    """Returns the bytes of a run's replay, with what sampling keeps in mind.
 
     Raises:
         MemoryError: they do not fit into memory; with the bytes needed, the bytes there, and the field to change.
     """
     capacity = config.learner.replay_capacity
     if compiled_env(environment, config):
-        one = device_replay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, recipe.reach)
+        needed = device_replay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, recipe.reach)
     else:
         masked_actions = None if env.legal is None else env.num_actions
-        one = FrameReplay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, env.stack, masked_actions)
-    needed = num_runs * (one + recipe.sampling.bytes_needed(capacity))
-    field = "learner.replay_capacity" + (" or the number of seeds" if num_runs > 1 else "")
-    require_memory(needed, available_memory(), field)
+        needed = FrameReplay.bytes_needed(capacity, env.obs_shape, env.obs_dtype, env.stack, masked_actions)
+    needed += recipe.sampling.bytes_needed(capacity)
+    require_memory(needed, available_memory(), "learner.replay_capacity")
     return needed
 
 

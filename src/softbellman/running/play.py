@@ -153,14 +153,15 @@ def watch(
     for name, value in _HEADLESS.items():
         os.environ.setdefault(name, value)
     config = study.config_of(run)
-    with Film(path, _pictures_per_second(run.environment, config)) as film:
+    pace = envs.family_of(run.environment).pictures_per_second(protocol_of(run.environment, config))
+    with FilmWriter(path, pace) as film:
         env = make_env(run.environment, config, seed, training=False, record=True)
         policy = _saved_policy(study, run, env, network, seed, epsilon)
         phase = _play(policy, env, config, episodes, max_steps, lambda: film.add(env.screen()))
     return film.path, phase, film.pictures
 
 
-class Film:
+class FilmWriter:
     """A film that is being written, beside its place until it is whole; its file is made with the first picture.
 
     Attributes:
@@ -188,7 +189,7 @@ class Film:
         self._open, self._rate = imageio.get_writer, pictures_per_second
         self._writer: Any = None
 
-    def __enter__(self) -> "Film":
+    def __enter__(self) -> "FilmWriter":
         """Returns itself."""
         return self
 
@@ -276,11 +277,6 @@ def _check_shapes(network: Network, params: Any, path: Path) -> None:
     expected = jax.eval_shape(network.init, jax.random.key(0))
     if jax.tree.map(np.shape, expected) != jax.tree.map(np.shape, params):
         raise ValueError(f"{path} holds the parameters of another network than this study's")
-
-
-def _pictures_per_second(environment: str, config: Config) -> float:
-    """Returns the pace of a film."""
-    return envs.family_of(environment).pictures_per_second(protocol_of(environment, config))
 
 
 def _has_encoder() -> bool:

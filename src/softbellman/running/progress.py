@@ -3,7 +3,6 @@
 import contextlib
 import sys
 import time
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -13,28 +12,25 @@ PACE_INTERVAL = 10.0  # seconds that the pace of a bar is of: groups tell now an
 FEW_RUNS = 3  # of so many each score is told
 
 
-class Reporter(Protocol):
-    """Listener to the progress of training."""
+class Reporter:
+    """Listener to the progress of training, which says nothing but notes; the base of those that say more."""
 
     def steps(self, done: int) -> None:
         """Takes the agent steps done so far; called after each of them, or now and then."""
-        ...
 
     def score(self, label: str, epoch: int, mean: float, games: int) -> None:
         """Takes the mean score of a run's test phase and the games behind it."""
-        ...
 
     def over(self, runs: int, text: str, spared: int) -> None:
         """Takes how many runs of a comparison are over, what became of the last, and the agent steps spared."""
-        ...
 
     def note(self, text: str) -> None:
-        """Takes what a user should know, and says it also where all else is quiet."""
-        ...
+        """Says what a user should know, on standard error, also where all else is quiet."""
+        with contextlib.suppress(OSError):
+            print(f"softbellman: {text}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Ends the report."""
-        ...
 
 
 def reporter(total_steps: int, num_runs: int, *, quiet: bool, console: Console | None = None) -> Reporter:
@@ -50,28 +46,8 @@ def reporter(total_steps: int, num_runs: int, *, quiet: bool, console: Console |
     """
     console = console or Console()
     if quiet:
-        return Silent()
+        return Reporter()
     return (_Bar if console.is_terminal else _Lines)(console, _Pace(total_steps), num_runs)
-
-
-class Silent:
-    """Nothing is said but notes."""
-
-    def note(self, text: str) -> None:
-        """Says it all the same."""
-        _complain(text)
-
-    def steps(self, done: int) -> None:
-        """Says nothing."""
-
-    def score(self, label: str, epoch: int, mean: float, games: int) -> None:
-        """Says nothing."""
-
-    def over(self, runs: int, text: str, spared: int) -> None:
-        """Says nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
 
 
 class _Pace:
@@ -110,7 +86,7 @@ class _Pace:
         return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
 
 
-class _Bar:
+class _Bar(Reporter):
     """A bar with pace, time left and last score; what is worth keeping is printed above it."""
 
     def __init__(self, console: Console, pace: _Pace, num_runs: int) -> None:
@@ -166,7 +142,7 @@ class _Bar:
         self._bar.update(self._task, total=self._pace.total, completed=self._done, where=self._where(), pace=pace)
 
 
-class _Lines:
+class _Lines(Reporter):
     """Plain lines: one in an interval, one for each score of a few runs, one for each run that has ended."""
 
     def __init__(self, console: Console, pace: _Pace, num_runs: int) -> None:
@@ -192,13 +168,6 @@ class _Lines:
         self._over, self._pace.spared = runs, spared
         self._print(text)
 
-    def note(self, text: str) -> None:
-        """Says it on standard error."""
-        _complain(text)
-
-    def close(self) -> None:
-        """Does nothing."""
-
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more, and training goes on
             print(line, file=self._console.file, flush=True)
@@ -208,11 +177,6 @@ def say(text: str) -> None:
     """Says a line beside the progress, on standard output."""
     with contextlib.suppress(OSError):  # nobody listens any more, and work goes on
         print(text, flush=True)
-
-
-def _complain(text: str) -> None:
-    with contextlib.suppress(OSError):
-        print(f"softbellman: {text}", file=sys.stderr, flush=True)
 
 
 def _scored(label: str, epoch: int, mean: float, games: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from softbellman.faults import in_a_line
 from softbellman.memory import keep_freed_memory
-from softbellman.references import found
+from softbellman.references import resolve
 from softbellman.running.stopping import EXIT_CODE, Stopped, asked
 
 PACE = 0.5  # seconds between two reports of progress
@@ -75,7 +75,7 @@ def work(
             ),
             on_note=lambda text: send("note", text=text),
             on_resumed=lambda steps, notes, made: send("resumed", agent_steps=steps, notes=notes, provenance=made),
-            on_phase=found(on_phase, "on_phase") if isinstance(on_phase, str) else on_phase,
+            on_phase=resolve(on_phase, "on_phase") if isinstance(on_phase, str) else on_phase,
             on_stop=lambda: send("stop"),
             inexact=inexact,
         )

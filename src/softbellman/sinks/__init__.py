@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from softbellman.extras import require_extra
 from softbellman.faults import in_a_line
-from softbellman.references import found, is_reference
+from softbellman.references import is_reference, resolve
 from softbellman.sinks.mlflow_tracker import MLflow
 from softbellman.sinks.tensorboard import TensorBoard
 from softbellman.sinks.tracked import Tracked
@@ -115,7 +115,7 @@ class Sinks:
 
 def _maker(name: str) -> Any:
     if is_reference(name):
-        return found(name, "sink")
+        return resolve(name, "sink")
     if name not in SINKS:
         known = ", ".join(SINKS)
         raise ValueError(f"unknown sink {name!r}; there are {known}, and module:function for one of your own")

@@ -30,13 +30,9 @@ class Group(NamedTuple):
         """Makes the directory of a new group, in place of what was there under its name, which is its first run's."""
         group = cls(folder_of(study.path, group_name(runs[0])), list(runs))
         shutil.rmtree(group.path, ignore_errors=True)
-        group.write()
+        group.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(group.path / "cells.json", json.dumps({"cells": group.cells}, indent=2) + "\n")
         return group
-
-    def write(self) -> None:
-        """Writes down which runs they are."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path / "cells.json", json.dumps({"cells": self.cells}, indent=2) + "\n")
 
     @property
     def cells(self) -> list[list[Any]]:

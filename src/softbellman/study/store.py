@@ -162,12 +162,12 @@ class Study:
             self.config = config
 
     def record_resumption(
-        self, agent_steps: int | dict[str, int], notes: list[str], made_with: dict[str, Any], *, again: bool = False
+        self, agent_steps: dict[str, int], notes: list[str], made_with: dict[str, Any], *, again: bool = False
     ) -> None:
         """Adds to `study.json` that training went on, from which step, with what, and what was not as before.
 
         Args:
-            agent_steps: the step from which on, of each group if there are several.
+            agent_steps: the step from which on, of each group.
             notes: what was not as if there had been no stop.
             made_with: the provenance.
             again: takes the place of the resumption recorded last: more is known of it now.

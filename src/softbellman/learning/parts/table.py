@@ -27,39 +27,30 @@ class Role(NamedTuple):
     factories: dict[str, Callable[..., Part]]
 
 
+def _role(plain: type[Part], *others: type[Part]) -> Role:
+    """Make a role of its plain part and the others, by their names."""
+    return Role(plain, {kind.name: kind for kind in (plain, *others)})
+
+
 ROLES: dict[str, Role] = {
     "gap": Role(gaps.Gap, gaps.GAPS),
-    "target": Role(copies.Latest, {"latest": copies.Latest, "past": copies.Past}),
-    "estimate": Role(
-        estimates.Value,
-        {
-            "value": estimates.Value,
-            "quantiles": estimates.Quantiles,
-            "categorical": estimates.Categorical,
-            "ensemble": estimates.Ensemble,
-            "transformed": Transformed,
-        },
-    ),
-    "head": Role(Linear, {"linear": Linear, "duelling": Duelling}),
-    "noise": Role(NoNoise, {"none": NoNoise, "noisy": Noisy}),
-    "scale": Role(scales.Raw, {"raw": scales.Raw, "popart": scales.PopArt}),
-    "sampling": Role(sampling.Uniform, {"uniform": sampling.Uniform, "prioritised": sampling.Prioritised}),
-    "tightening": Role(tightening.Loose, {"none": tightening.Loose, "tightening": tightening.Tightening}),
+    "target": _role(copies.Latest, copies.Past),
+    "estimate": _role(estimates.Value, estimates.Quantiles, estimates.Categorical, estimates.Ensemble, Transformed),
+    "head": _role(Linear, Duelling),
+    "noise": _role(NoNoise, Noisy),
+    "scale": _role(scales.Raw, scales.PopArt),
+    "sampling": _role(sampling.Uniform, sampling.Prioritised),
+    "tightening": _role(tightening.Loose, tightening.Tightening),
     "exploration": Role(
         exploration.Greedy,
         {"epsilon": exploration.Greedy, "boltzmann": exploration.boltzmann, "policy": exploration.Policy},
     ),
-    "controller": Role(
+    "controller": _role(
         controllers.Fixed,
-        {
-            kind.name: kind
-            for kind in (
-                *(controllers.Fixed, schedules.Cooling, schedules.SpreadCooling, schedules.Power),
-                *(controllers.Noise, controllers.Match, controllers.Loop),
-            )
-        },
+        *(schedules.Cooling, schedules.SpreadCooling, schedules.Power),
+        *(controllers.Noise, controllers.Match, controllers.Loop),
     ),
-    "risk": Role(risks.Neutral, {"neutral": risks.Neutral, "cvar": risks.CVaR}),
+    "risk": _role(risks.Neutral, risks.CVaR),
 }
 
 

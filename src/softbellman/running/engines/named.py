@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from softbellman.references import found
+from softbellman.references import resolve
 from softbellman.running.engines.contract import HERE, LOCAL, RAY, SLURM, Engine
 from softbellman.running.engines.here import Here
 from softbellman.running.engines.local import Local
@@ -44,7 +44,7 @@ def make_engine(spec: str, capacity: int | None, threads: int = 1) -> Engine:
     if ":" not in spec:
         there = ", ".join((LOCAL, HERE, RAY, SLURM))
         raise ValueError(f"unknown engine {spec!r}; there are {there}, and module:function for one of your own")
-    engine = found(spec, "engine")(capacity)
+    engine = resolve(spec, "engine")(capacity)
     return require_engine(engine, f"engine {spec} makes a {type(engine).__name__}, which")
 
 
