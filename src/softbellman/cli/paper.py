@@ -110,7 +110,7 @@ def _train(command: PaperRun, scale: "Scale", arms: set[str], out: Path, study: 
     comparison = plan_runs(scale, needed(there, arms) & ~later, study)
     resources = resources_for(comparison.num_runs, command.workers, None, study)
     work = comparison.work(out, resources, retry_failed=command.retry_failed)
-    print_lines([("scale", f"{scale.name}: {scale.summary}"), *comparison.summary(work, resources)])
+    print_lines([("scale", f"{scale.name}: {scale.summary}"), *comparison.summary(work, resources, study)])
     if later.any():
         order = ("then", "chosen") if work.groups else ("not yet", "to be chosen")
         print_lines(
