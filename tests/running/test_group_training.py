@@ -18,6 +18,7 @@ from softbellman.running.launch import find_work, launch
 from softbellman.running.progress import Reporter
 from softbellman.study.files import load_params
 from softbellman.study.groups import Group, open_groups
+from softbellman.study.locks import Lost
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 from softbellman.study.writer import RunWriter
@@ -167,6 +168,17 @@ def test_a_group_that_another_process_took_over_is_left_alone(moment, tmp_path):
         with pytest.raises(Refused, match="another process has taken over"):
             train_group(study, group, on_progress=take_over)
         assert files and {path: path.read_bytes() for path in study.path.rglob("*") if path.is_file()} == files
+
+
+def test_training_ends_where_what_hears_of_it_has_lost_the_study(tmp_path):
+    """As in one process that holds the lease of the study too."""
+    study = created(tmp_path / "study", "gym/CartPole-v1", "classic-control", "max", [0], TINY)
+
+    def lost(agent_steps):
+        raise Lost("another process has taken over")
+
+    with study.locked(), pytest.raises(Refused, match="another process has taken over"):
+        train_group(study, Group.create(study, study.runs), on_progress=lost)
 
 
 def test_a_group_that_is_taken_over_while_its_ends_are_written_is_left_alone(tmp_path, monkeypatch):

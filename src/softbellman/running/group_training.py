@@ -321,6 +321,8 @@ def _unfailing(callback: Callable[..., None], subject: str, on_note: Callable[[s
             return
         try:
             callback(*arguments)
+        except Lost:  # the study is another process's, if this one holds both
+            raise
         except (Exception, SystemExit) as error:
             broken = True
             on_note(f"{subject} failed, and training goes on: {in_a_line(error)}")
