@@ -80,6 +80,12 @@ def test_of_runs_of_several_lengths_each_has_its_own_last_quarter(tmp_path):
     assert abreast.of("max").tolist() == [6.0, 9.0] and abreast.label == "test score, the last of 3 test phases"
 
 
+def test_the_runs_of_a_game_are_cut_by_no_run_of_another(tmp_path):
+    runs = {("g/a", "max", 0): ("running", [*range(1, 9)]), ("g/b", "max", 0): ("running", [5])}
+    scores = collect(records_of(tmp_path, runs), partial=True, abreast=True)
+    assert scores.across("max").tolist() == [[7.5], [5.0]]
+
+
 def test_a_test_phase_without_a_score_is_left_out_and_a_run_without_any_has_none(tmp_path):
     runs = {("g/a", "max", 0): ("finished", [7, 7, 7, 4, None]), ("g/a", "max", 1): ("finished", [None, None])}
     scores = collect(records_of(tmp_path, runs))

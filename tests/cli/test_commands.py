@@ -185,10 +185,14 @@ def test_how_checkpoints_are_saved_may_change_between_two_commands(softbellman, 
 
 
 def test_a_stopped_study_goes_on_by_resume_or_by_the_same_command(softbellman, trained):
-    """The first Ctrl-C comes at the first row; then it goes on, and is stopped again; then it ends."""
+    """Ctrl-C comes at the first row; then it goes on, and is stopped again, twice; then it ends."""
     from softbellman.training.loop import Loop
 
-    test, left = Loop.test, [2]
+    test, restore, left, inexactly = Loop.test, Loop.restore, [3], []
+
+    def restored(self, saved, *, inexact):
+        inexactly.append(inexact)
+        return restore(self, saved, inexact=inexact)
 
     def interrupted(self, on_step):
         if left[0]:
@@ -198,12 +202,14 @@ def test_a_stopped_study_goes_on_by_resume_or_by_the_same_command(softbellman, t
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Loop, "test", interrupted)
+        patched.setattr(Loop, "restore", restored)
         code, _, errors = softbellman(*TRAIN, "--out", "study")
         assert code == 130 and errors.splitlines()[-1] == "softbellman: stopped; to go on: softbellman resume study"
-        code, _, errors = softbellman("resume", "study")
-        assert code == 130 and "goes on from agent step 150, exactly as it was" in errors
+        for words in ([], ["--inexact"]):
+            code, _, errors = softbellman("resume", "study", *words)
+            assert code == 130 and "goes on from agent step 150, exactly as it was" in errors
         code, out, _ = softbellman(*TRAIN, "--out", "study")
-    assert code == 0 and "final score" in out
+    assert code == 0 and "final score" in out and inexactly == [False, True, False]
     frames = [pd.read_csv(next(study.rglob("metrics.csv"))) for study in (Path("study"), trained[0])]
     pd.testing.assert_frame_equal(*(frame.drop(columns="seconds") for frame in frames), check_exact=True)
 

@@ -361,12 +361,15 @@ def test_claims_are_opt_in():
     assert replace(ops.Laws(), monotone=True).monotone
 
 
-def test_an_operator_that_answers_in_float32_is_judged_by_float32():
-    @ops.operator
-    class Coarse(ops.Mellowmax):
-        def __call__(self, q, selector=None, where=None):
-            return super().__call__(np.asarray(q, "float32"), where=where)
+@ops.operator
+class Coarse(ops.Mellowmax):
+    """Mellowmax, in float32."""
 
+    def __call__(self, q, selector=None, where=None):
+        return super().__call__(np.asarray(q, "float32"), where=where)
+
+
+def test_an_operator_that_answers_in_float32_is_judged_by_float32():
     report = ops.check_operator(Coarse(1.0))
     assert report.ok, str(report)
     assert report["translation_equivariant"].worst > 1e-8

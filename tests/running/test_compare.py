@@ -56,10 +56,10 @@ def comparison(operators=OPERATORS, seeds=(0, 3), values=SMALL, environments=(CA
 class InThisProcess:
     """An engine without processes, whose groups share what is compiled. It counts the groups that it trained."""
 
-    def __init__(self, disturb=None):
-        self.trained, self.disturb = [], disturb
-
     capacity, process_bytes, spec = 2, 0, "here"
+
+    def __init__(self):
+        self.trained = []
 
     def train(self, tasks, on_event, check):
         for task in tasks:
@@ -68,17 +68,14 @@ class InThisProcess:
 
             def send(kind, task=task, **facts):
                 on_event(task, Event(kind, facts))
-                if self.disturb is not None:
-                    self.disturb(kind, facts)
 
             work(task.study, task.group, inexact=task.inexact, send=send)
             on_event(task, Event("ended", {}))
 
 
-def trained(out, *arguments, engine=None, **options):
-    return train_comparison(
-        comparison(*arguments, **options), out, TWO._replace(engine=engine or InThisProcess()), quiet=True
-    )
+def trained(out, *arguments, engine=None, planned=comparison, **options):
+    resources = TWO._replace(engine=engine or InThisProcess())
+    return train_comparison(planned(*arguments, **options), out, resources, quiet=True)
 
 
 def rows(study, run=None):
@@ -244,15 +241,9 @@ class Killed(BaseException):
 def test_l3_l34_a_comparison_goes_on_after_stops_as_if_there_had_been_none(compared, tmp_path):
     """Its first group dies at its first row, its second at its resumption; then all is well."""
     deaths = ["row", "resumed"]
-
-    def disturb(kind, facts):
-        if deaths and kind == deaths[0]:
-            deaths.pop(0)
-            raise Killed
-
     while deaths:
         with pytest.raises(Killed):
-            trained(tmp_path / "study", values=SMALL | {"checkpoint.minutes": 0.0}, engine=Dying(disturb))
+            trained(tmp_path / "study", values=SMALL | {"checkpoint.minutes": 0.0}, engine=Dying(deaths))
     assert len(list((tmp_path / "study").glob("groups/*/checkpoint/*"))) >= 1
     study = trained(tmp_path / "study")
     pd.testing.assert_frame_equal(rows(study), rows(compared), check_exact=True)
@@ -262,9 +253,10 @@ def test_l3_l34_a_comparison_goes_on_after_stops_as_if_there_had_been_none(compa
 
 
 class Dying(InThisProcess):
-    """Lets what `disturb` raises end all, as the death of every process would."""
+    """It ends at the first of the `deaths` that are left, as if every process were killed."""
 
-    capacity, process_bytes, spec = 2, 0, "here"
+    def __init__(self, deaths):
+        self.deaths = deaths
 
     def train(self, tasks, on_event, check):
         for task in tasks:
@@ -275,12 +267,17 @@ class Dying(InThisProcess):
                 on_resumed=lambda steps, notes, made, task=task: self._say(
                     on_event, task, "resumed", agent_steps=steps, notes=notes, provenance=made
                 ),
-                on_progress=lambda done: self.disturb("row", {}) if done == 250 else None,
+                on_progress=lambda done: self._die("row") if done == 250 else None,
             )
 
     def _say(self, on_event, task, kind, **facts):
         on_event(task, Event(kind, facts))
-        self.disturb(kind, facts)
+        self._die(kind)
+
+    def _die(self, kind):
+        if self.deaths and kind == self.deaths[0]:
+            self.deaths.pop(0)
+            raise Killed
 
 
 SEEDED = """

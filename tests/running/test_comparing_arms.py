@@ -1,6 +1,7 @@
 """Arms of a study: checked beforehand, trained apart, resumed, grown, played and reported by their own settings."""
 
 import json
+from functools import partial
 
 import jax
 import numpy as np
@@ -24,6 +25,7 @@ from softbellman.study.store import Study
 
 from ..studies import report_of
 from .test_compare import CARTPOLE, SMALL, TWO, Dying, InThisProcess, Killed, configured, files, rows
+from .test_compare import trained as train_planned
 
 DEEP = "deep=softmax(5), gap=gap(0.9), estimate=quantiles(5), head=duelling, learner.learning_rate=0.002"
 ARMS = ["max", "max, gap=gap(0.9)", DEEP]
@@ -34,10 +36,7 @@ def comparison(arms=ARMS, seeds=(0, 3), values=SMALL, environments=(CARTPOLE,)):
     return prepare(environments, arms, seeds, configured(values))
 
 
-def trained(out, *arguments, engine=None, **options):
-    return train_comparison(
-        comparison(*arguments, **options), out, TWO._replace(engine=engine or InThisProcess()), quiet=True
-    )
+trained = partial(train_planned, planned=comparison)
 
 
 @pytest.fixture(scope="module")
@@ -97,17 +96,11 @@ def test_arms_of_one_structure_and_the_same_settings_train_together_and_no_other
 
 
 def test_a_study_of_arms_goes_on_after_stops_as_if_there_had_been_none(compared, tmp_path):
-    """Each of its groups dies at a step, and once more as it goes on."""
-    deaths = ["row", "resumed"] * 3
-
-    def disturb(kind, facts):
-        if deaths and kind == deaths[0]:
-            deaths.pop(0)
-            raise Killed
-
+    """Each of its groups dies at a step, and then one thrice as it goes on, whatever their order."""
+    deaths = ["row"] * 3 + ["resumed"] * 3
     while deaths:
         with pytest.raises(Killed):
-            trained(tmp_path, values=SMALL | {"checkpoint.minutes": 0.001}, engine=Dying(disturb))
+            trained(tmp_path, values=SMALL | {"checkpoint.minutes": 0.0}, engine=Dying(deaths))
     study = trained(tmp_path)
     pd.testing.assert_frame_equal(rows(study), rows(compared), check_exact=True)
     assert len(study.record["resumptions"]) >= 3 and not (study.path / "groups").exists()

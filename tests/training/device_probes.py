@@ -75,16 +75,19 @@ class Corridor(DeviceGame):
         return {"environment": "corridor"}
 
 
+def hosted(env, loop, seed, training):
+    """A device environment as the loop on the host makes it."""
+    return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
+
+
 def device_loop(runs, settings=LEARNER, loop=LOOP, env=None, parts=None):
     env = env or Corridor()
-
-    def on_the_host(seed, training):
-        return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
 
     def make_recipe(obs_shape, num_actions):
         return Recipe(network(obs_shape, num_actions), settings.update, **(parts or {}))
 
-    return loop_of([Run(*run) for run in runs], env, on_the_host, make_recipe, settings, loop)
+    make_env = functools.partial(hosted, env, loop)
+    return loop_of([Run(*run) for run in runs], env, make_env, make_recipe, settings, loop)
 
 
 @functools.cache  # one object for each, so that what was compiled for it serves again

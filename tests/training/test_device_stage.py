@@ -158,6 +158,8 @@ def test_l22_only_what_is_filled_is_saved(tmp_path):
     assert resumed.updates == loop.updates  # the new replay is being filled
     resumed.advance(10)
     assert resumed.updates > loop.updates
+    held = resumed.stages[0].minibatch(0, resumed.clock, np.arange(52, dtype=np.uint32))  # each of its slots
+    assert (np.asarray(held.obs).sum(axis=-1) == 1).all()  # an empty one holds no state
     assert np.isfinite(np.asarray(resumed.stages[0].world.counts.loss_sum)).all()
 
 

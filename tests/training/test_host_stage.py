@@ -478,6 +478,24 @@ def test_l40_a_test_repeats_and_its_seed_is_in_the_row():
     assert again.realised_return == first["realised_return"] and again.overestimation == first["overestimation"]
 
 
+def test_each_gradient_is_measured_on_a_minibatch_of_its_own(monkeypatch):
+    """It is that of no other test phase, nor the held-out states."""
+    loop, drawn = make_loop(SOFTMAX), []
+    loop.advance(100)
+    (stage,) = loop.stages
+    minibatch = stage.minibatch
+
+    def noted(lane, clock, words):
+        drawn.append(np.asarray(words).tolist())
+        return minibatch(lane, clock, words)
+
+    monkeypatch.setattr(stage, "minibatch", noted)
+    rows = [loop.test()[0][0] for _ in range(2)]
+    firsts = {words[0] for words in drawn}
+    assert len(firsts) == len(drawn) == 1 + 2 * LOOP.gradient_batches
+    assert all(row["gradient_variance"] > 0 for row in rows)
+
+
 def test_a_test_is_played_in_an_environment_of_its_own_and_closes_it():
     made = []
 

@@ -1,20 +1,20 @@
 """One loop on two stages: the same draws, transitions and minibatches, and so the same parameters, bit for bit."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import numpy as np
 import pytest
 
 from softbellman import operators as ops
-from softbellman.envs.hosted import HostedEnv
 from softbellman.learning.parts.sampling import Prioritised
 from softbellman.learning.parts.tightening import Tightening
 from softbellman.training import checkpoint
 from softbellman.training.checkpoint import Checkpoint
 from softbellman.training.host_stage import host_loop
 
-from .device_probes import LEARNER, LOOP, Corridor, device_loop
+from .device_probes import LEARNER, LOOP, Corridor, device_loop, hosted
 
 SOFTMAX = ops.softmax(5.0)
 LONG = replace(LEARNER, replay_capacity=2_000)  # holds all there is
@@ -32,12 +32,8 @@ def on_both(operators, env, settings, loop, host_capacity=None, parts=None):
     """The same runs on both stages; `host_capacity` is that of the host's replay, which counts frames."""
     runs = [(operator, seed) for seed, operator in enumerate(operators)]
     on_device = device_loop(runs, settings, loop, env, parts)
-
-    def make_env(seed, training):
-        return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
-
     on_host_settings = replace(settings, replay_capacity=host_capacity or settings.replay_capacity)
-    on_host = host_loop(on_device.runs, make_env, lambda *_: on_device.recipe, on_host_settings, loop)
+    on_host = host_loop(on_device.runs, partial(hosted, env, loop), lambda *_: on_device.recipe, on_host_settings, loop)
     return on_device, on_host
 
 

@@ -1,6 +1,7 @@
 """Recipes in training: both stages alike, exact resume, and the probes solved."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import numpy as np
@@ -8,7 +9,6 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.config import NetworkSettings
-from softbellman.envs.hosted import HostedEnv
 from softbellman.gaps import AdvantageGap, PersistentAdvantageGap
 from softbellman.learning.parts import controllers, schedules
 from softbellman.learning.parts.copies import Past
@@ -98,12 +98,7 @@ def test_both_stages_move_a_recipe_on_alike_and_it_goes_on_where_it_was_stopped(
     loop, env = replace(device_probes.LOOP, block_width=2), device_probes.Corridor()
     build = ops.softmax if name == "match" else lambda tau: ops.double(ops.softmax(tau))
     runs = [Run(build(2.0), 0), Run(build(9.0), 1)]
-
-    def make_env(seed, training):
-        return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
-
-    def make_recipe(obs_shape, num_actions):
-        return recipe_of(settings, obs_shape, num_actions, **RECIPES[name])
+    make_env, make_recipe = partial(device_probes.hosted, env, loop), partial(recipe_of, settings, **RECIPES[name])
 
     def on_device():
         return device_loop(runs, env, make_env, make_recipe, settings, loop)
@@ -137,7 +132,7 @@ def assert_alike(one, other, tolerance=0.0):
 LEARNED = {
     name: parts
     for name, parts in RECIPES.items()
-    if name not in ("munchausen", "persistent", "risk", "three steps", "rainbow", "together")
+    if name not in ("plain", "munchausen", "persistent", "risk", "three steps", "rainbow", "together")
     and "controller" not in parts
 }
 
@@ -161,15 +156,12 @@ def value_ahead(name, operator):
     ],
 )
 def test_every_part_learns_its_fixed_point(name, operator):
-    """Two steps, the second of which pays 0 or 1."""
+    """Two steps, the second of which pays 0 or 1; the plain recipe's are in `test_probes.py`."""
     tables = {"successor": [[1, 1], [0, 0]], "terminal": [[False, False], [True, True]]}
     env = probes.TableEnv([[0, 0], [0, 1]], **tables, num_envs=8)
     settings = replace(probes.LEARNER, epsilon_end=0.5, update_period_steps=8, target_period_updates=25)
     loop = replace(probes.LOOP, num_envs=8, steps=8_000, epoch_steps=8_000)
-
-    def make_recipe(obs_shape, num_actions):
-        return recipe_of(settings, obs_shape, num_actions, **RECIPES[name])
-
+    make_recipe = partial(recipe_of, settings, **RECIPES[name])
     trained = host_loop([Run(operator, 0)], lambda *_: env, make_recipe, settings, loop)
     trained.advance(4_000)
     q, ahead = trained.recipe.q(trained.params(0), np.eye(2, dtype=np.float32)), value_ahead(name, operator)
@@ -180,16 +172,10 @@ def test_a_controller_moves_alike_on_both_stages_by_the_returns_of_several_envir
     """Rewards that are no whole numbers, unclipped; windows of two steps, priorities, several copies; then resumed."""
     settings = replace(device_probes.LEARNER, replay_capacity=2_000, reward_clip=None, update_period_steps=8)
     loop = replace(device_probes.LOOP, num_envs=4)
-    env = device_probes.Corridor(rewards=(0.3, 1.7, -0.45))
-
-    def make_env(seed, training):
-        return HostedEnv(env, seed=seed, num_envs=loop.num_envs if training else 1, training=training)
-
-    def make_recipe(obs_shape, num_actions):
-        more = {"returns": 2, "sampling": Prioritised(0.6, 0.4, 1.0, 100), "target": Past(2, "mean")}
-        return recipe_of(settings, obs_shape, num_actions, controller=controllers.Loop(0.75, 0.05, 0.05), **more)
-
-    runs = [Run(ops.softmax(2.0), 0)]
+    env, runs = device_probes.Corridor(rewards=(0.3, 1.7, -0.45)), [Run(ops.softmax(2.0), 0)]
+    make_env = partial(device_probes.hosted, env, loop)
+    more = {"returns": 2, "sampling": Prioritised(0.6, 0.4, 1.0, 100), "target": Past(2, "mean")}
+    make_recipe = partial(recipe_of, settings, controller=controllers.Loop(0.75, 0.05, 0.05), **more)
 
     def made():
         on_device = device_loop(runs, env, make_env, make_recipe, settings, loop)
@@ -220,14 +206,10 @@ def test_a_controller_moves_alike_on_both_stages_by_the_returns_of_several_envir
 
 def test_rows_tell_the_parameter_of_the_moment_and_measure_with_it():
     settings, env = replace(device_probes.LEARNER, replay_capacity=2_000), device_probes.Corridor()
+    make_env = partial(device_probes.hosted, env, device_probes.LOOP)
 
     def train(controller):
-        def make_recipe(obs_shape, num_actions):
-            return recipe_of(settings, obs_shape, num_actions, controller=controller)
-
-        def make_env(seed, training):
-            return HostedEnv(env, seed=seed, num_envs=1, training=training)
-
+        make_recipe = partial(recipe_of, settings, controller=controller)
         loop = device_loop([Run(ops.softmax(1e-6), 0)], env, make_env, make_recipe, settings, device_probes.LOOP)
         loop.advance(200)
         (row, _), *_ = loop.test().values()

@@ -11,6 +11,7 @@ from softbellman import operators as ops
 from softbellman.envs import make
 from softbellman.envs.gym import GymEnv
 from softbellman.learning.networks import mlp
+from softbellman.learning.parts.table import part
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.settings import LearnerSettings
 from softbellman.training import checkpoint, measurement
@@ -49,10 +50,10 @@ def network(obs_shape, num_actions):
     return mlp(obs_shape, num_actions, (16,))
 
 
-def make_loop(*, operators=(SOFTMAX,), loop=LOOP, learner=LEARNER, make_env=None):
+def make_loop(*, operators=(SOFTMAX,), loop=LOOP, learner=LEARNER, make_env=None, **parts):
     runs = [Run(operator, seed) for seed, operator in enumerate(operators)]
     make_env = make_env or partial(cartpole, num_envs=loop.num_envs)
-    return host_loop(runs, make_env, lambda *shape: Recipe(network(*shape), learner.update), learner, loop)
+    return host_loop(runs, make_env, lambda *shape: Recipe(network(*shape), learner.update, **parts), learner, loop)
 
 
 def breakout_loop(learner=LEARNER, loop=LOOP):
@@ -93,20 +94,27 @@ def assert_same(one, other):
 
 
 def trained(loop, saves=(), folder=None, anew=None):
-    """Trains to the end, with tests, through a file and a new loop at each step of `saves`; gives the rows too."""
-    rows, saves = [], sorted(saves)
+    """Trains to the end, with tests, through a file and a new loop at each step of `saves`; gives the rows too.
+
+    Each file says that the run has taken a thousand seconds more.
+    """
+    rows, saves, seconds = [], sorted(saves), 0.0
     while loop.agent_steps < loop.loop.steps or loop.test_is_due:
         if saves and loop.agent_steps == saves[0]:  # also where a test is due
             saves.pop(0)
             file = folder / f"{loop.agent_steps}.safetensors"
-            checkpoint.save(file, loop.snapshot())
+            state, seconds = loop.snapshot(), seconds + 1_000.0
+            state.facts["seconds"] += 1_000.0
+            checkpoint.save(file, state)
             before = everything(loop)
             loop.close()
             loop = anew()
             assert loop.restore(Checkpoint(file)) == []
             assert_same(before, everything(loop))
         if loop.test_is_due:
-            rows.append([row | {"seconds": 0.0} for row, _ in loop.test().values()])
+            tested = [row for row, _ in loop.test().values()]
+            assert all(row["seconds"] > seconds for row in tested)
+            rows.append([row | {"seconds": 0.0} for row in tested])
             continue
         ends = [loop.loop.epoch_steps * (loop.clock.epoch + 1), loop.loop.steps, *saves]
         loop.advance(min(ends) - loop.agent_steps)
@@ -210,18 +218,28 @@ def test_a_game_that_cant_be_played_again_needs_a_word_and_then_only_that_game_i
     def forgetful(seed, training):
         return Forgetful("CartPole-v1", seed=seed, training=training)
 
-    loop = make_loop(make_env=forgetful)
+    anew = partial(make_loop, make_env=forgetful, controller=part("controller", "loop(0.75, 0.1)"))
+    loop = anew()
     loop.advance(100)
     checkpoint.save(tmp_path / "state.safetensors", loop.snapshot())
     saved = Checkpoint(tmp_path / "state.safetensors")
     with pytest.raises(ValueError, match=r"does not end where it did.*resume --inexact"):
-        make_loop(make_env=forgetful).restore(saved)
-    resumed = make_loop(make_env=forgetful)
+        anew().restore(saved)
+    resumed = anew()
     (note,) = resumed.restore(saved, inexact=True)
     assert "not exact" in note and "a new game begins" in note
     assert len(replays(resumed)[0]) == len(replays(loop)[0]) and resumed.agent_steps == 100
     assert_same({"states": loop.learners}, {"states": resumed.learners})
-    resumed.advance(50)
+    of_the_game = ("score", "clipped_score", "returns")
+    had, fresh, own = (counts(each)._asdict() for each in (loop, anew(), resumed))
+    assert had["score"] > 0 and had["returns"].steps > 0
+    assert_same(had | {name: fresh[name] for name in of_the_game}, own)
+    (stage,), (replay,) = resumed.stages, replays(resumed)
+    assert loop.stages[0].ages[0] > 0 and stage.ages[0] == 0
+    begins = stage.obs[0]
+    resumed.advance(1)
+    np.testing.assert_array_equal(replay.gather(replay.slots[[len(replay) - 1]]).obs, begins)  # none from game to game
+    resumed.advance(49)
     assert len(replays(resumed)[0]) > len(replays(loop)[0]) and resumed.updates == loop.updates + 12
 
 

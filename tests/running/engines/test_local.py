@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from softbellman.running import worker
 from softbellman.running.engines import DETERMINISTIC, Task, contract, local, share, xla_flags
 from softbellman.running.engines.local import Local
 
@@ -47,6 +48,7 @@ ENDS = {
     say('note', text='all is well')
     if name == 'noisy-killed':
         os.kill(os.getpid(), signal.SIGKILL)""",
+    "inexact": "say('note', text=sys.argv[3])",
     "environment": "say('note', text=json.dumps([dict(os.environ), sys.path]))",
     "obedient": "os.read(0, 1); time.sleep(0.2); (folder / 'saved').touch(); say('note', text='nobody listens')",
 }
@@ -86,6 +88,19 @@ def test_what_is_no_event_ends_nothing_and_is_kept_for_the_report(trained):
     note, died, ended = trained("noisy-killed")
     assert (note[1], ended[1]) == ("note", "ended") and died[2]["reason"] == "its process was killed by SIGKILL"
     assert "patched" in died[2]["report"] and '{"level": "info"}' in died[2]["report"]
+
+
+def test_a_process_is_told_whether_it_may_go_on_inexactly(trained, tmp_path, monkeypatch):
+    """By a text, of which `worker.main` makes the same."""
+    told, asked = [], []
+    monkeypatch.setattr(worker, "work", lambda *_, inexact, **__: asked.append(inexact))
+    for name in ("keep_freed_memory", "_take_output", "_watch_input"):
+        monkeypatch.setattr(worker, name, lambda: None)
+    for inexact in (True, False):
+        task = Task(tmp_path, "inexact", inexact, {})
+        Local(1).train([task], lambda _, event: told.append(event.facts.get("text")), lambda: None)
+        worker.main("study", "group", told[-2], "")
+    assert asked == [True, False]
 
 
 @pytest.mark.parametrize("end", ["", "\\n"], ids=["within a line", "with a line"])
