@@ -95,7 +95,7 @@ def analyse(rows: Sequence[Row], results: Results) -> list[dict[str, Any]]:
 def panels(rows: Sequence[Row], results: Results) -> list[list[Panel]]:
     """Make the panels of the rows that are drawn: the parameter is chosen as verdicts have it."""
     return [
-        [Panel(_title(row, results, game), _drawing(row, results, game)) for game in range(len(results))]
+        [Panel(_title(row, results, game), _drawing(row, results, game)) for game in range(len(results.scale.games))]
         for row in rows
     ]
 
