@@ -70,6 +70,17 @@ def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
             }
 
 
+def in_short(row: Mapping[str, Any]) -> list[str]:
+    """Writes a row of `operators.csv` for a narrow table: operator, runs that count, score and its interval."""
+    mean, low, high = row["final"], row["final_low"], row["final_high"]
+    return [
+        row["operator"],
+        f"{row['counted']} of {row['asked']}",
+        "-" if mean is None else f"{mean:.2f}",
+        "-" if low is None else f"{low:.2f} to {high:.2f}",
+    ]
+
+
 def _runs(records: Records) -> Iterable[Mapping[str, Any]]:
     scores = {name: collect(records, name, partial=True) for name in SUMMARIES}
     for run in records.study.runs:
