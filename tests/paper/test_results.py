@@ -63,6 +63,11 @@ def test_scales_of_games(results):
     assert results.value_scale.tolist() == [22.0] * 3
 
 
+def test_a_copy_with_other_scores_keeps_the_rest(results):
+    doubled = results._replace(final=2 * results.final)
+    assert np.array_equal(doubled.final, 2 * results.final, equal_nan=True) and doubled.scale is results.scale
+
+
 def test_where_nothing_beats_random_actions_there_is_no_scale(tmp_path):
     study = paper_study(tmp_path / "study", LAPTOP, lambda *_: {"test_return": RANDOM}, operators=["max"])
     assert np.isnan(results_of(LAPTOP, study).score_scale).all()

@@ -16,7 +16,7 @@ TAUS = tuple(f"softmax({tau})" for tau in (1, 10, 100))
 def test_the_page_has_a_picture_for_each_quantity_and_none_without_a_sweep(tmp_path):
     study = synthetic(tmp_path / "study", operators=("max", *TAUS), seeds=(0, 1, 2), phases=4)
     page = study.report().read_text()
-    titles = [f"{panel.title} by parameter" for panel in drawn() if panel.column not in rare()]
+    titles = [f"{panel.title} by parameter" for column, panel in drawn().items() if column not in rare()]
     assert len(titles) == 4 and all(title in page for title in titles)
     figures = list((tmp_path / "study" / "report" / "figures").glob("*by-parameter.svg"))
     assert len(figures) == 4
@@ -33,7 +33,7 @@ def test_a_quantity_that_nothing_has_measured_is_left_out(tmp_path):
 
 def axis_of(points, parameters=(1.0, 10.0, 100.0), beside=None, family="softmax"):
     axis = new_figure(4, 3).subplots()
-    cut = draw_sweeps(axis, drawn()[0], [(1, Sweep(family, TAUS, np.array(parameters)))], points, beside)
+    cut = draw_sweeps(axis, drawn()["test_return"], [(1, Sweep(family, TAUS, np.array(parameters)))], points, beside)
     return axis, cut
 
 

@@ -40,8 +40,8 @@ def test_every_line_of_every_operator_is_within_its_panel(tmp_path, monkeypatch)
 def test_what_was_not_measured_is_said_in_its_place(tmp_path):
     figure = new_figure(3, 2)
     axis, nothing = figure.subplots(), np.full(2, np.nan)
-    panel = next(panel for panel in panels() if panel.column == "overestimation")
-    assert not draw_panel(axis, panel, [Curves(0, {0: (np.array([1, 2]), nothing)})], "agent steps")
+    unmeasured = [Curves(0, {0: (np.array([1, 2]), nothing)})]
+    assert not draw_panel(axis, panels()["overestimation"], unmeasured, "agent steps")
     assert [text.get_text() for text in axis.texts] == ["not measured"]
 
 

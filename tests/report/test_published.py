@@ -53,7 +53,7 @@ def test_a_page_shows_it_with_what_differs(tmp_path, monkeypatch):
         pictures,
         "draw_panel",
         lambda axis, panel, *given, **more: (
-            drawn.update({panel.column: more["behind"]}) or draw(axis, panel, *given, **more)
+            drawn.update({panel.title: more["behind"]}) or draw(axis, panel, *given, **more)
         ),
     )
     studies = {
@@ -61,15 +61,15 @@ def test_a_page_shows_it_with_what_differs(tmp_path, monkeypatch):
         for name in ("machado-atari", "paper-atari")
     }
     assert NOTE in text_of(report_of(studies["machado-atari"], films=False))
-    assert len(drawn.pop("test_return").x) == 2 and not any(drawn.values())
-    assert NOTE not in text_of(report_of(studies["paper-atari"], films=False)) and drawn["test_return"] is None
+    assert len(drawn.pop("Test score").x) == 2 and not any(drawn.values())
+    assert NOTE not in text_of(report_of(studies["paper-atari"], films=False)) and drawn["Test score"] is None
 
 
 def test_it_lies_within_its_panel_behind_the_others():
     figure = pictures.new_figure(4, 3)
     axis, curve = figure.subplots(), published_curve("atari/breakout", replaced(CONFIG, "loop.steps", 5_000_000))
     own = pictures.Curves(0, {0: (curve.x, np.full(len(curve.x), 2.0))})
-    pictures.draw_panel(axis, pictures.panels()[0], [own], "agent steps", behind=curve)
+    pictures.draw_panel(axis, pictures.panels()["test_return"], [own], "agent steps", behind=curve)
     low, high = axis.get_ylim()
     assert low < curve.low.min() and curve.high.max() < high
     grey, line = axis.lines

@@ -18,7 +18,6 @@ from softbellman.analysis.statistics import (
     probability_of_improvement,
     simultaneous_differences,
 )
-from softbellman.config.arms import noun_of
 from softbellman.study.store import Study
 
 FIXED_BEFOREHAND = "fixed beforehand"
@@ -184,10 +183,9 @@ def find(records: Records, environment: str) -> Found:
     overestimation = [(operator, summarise(own), differences.get(operator)) for operator, own in values.items()]
     chance = records.random[environment]
     random = None if chance is None else summarise(chance)
-    arms = records.study.arms
-    chosen = choices(scores, environment, {name: arm.family for name, arm in arms.items()})
-    noun = noun_of(arms.values())
-    return Found(environment, rows, scores.values[game], scores.label, chosen, overestimation, random, noun)
+    study = records.study
+    chosen = choices(scores, environment, {name: arm.family for name, arm in study.arms.items()})
+    return Found(environment, rows, scores.values[game], scores.label, chosen, overestimation, random, study.noun)
 
 
 def _differences(scores: Sequence[np.ndarray]) -> list[Difference]:

@@ -58,7 +58,7 @@ def print_findings(findings: "Sequence[Found]") -> None:
     """Prints what can be concluded, and a row for each operator in each environment."""
     from softbellman.analysis.scores import SUMMARIES
     from softbellman.report.conclusions import conclude
-    from softbellman.report.tables import of_operators
+    from softbellman.report.tables import in_short, of_operators
 
     for found in findings:
         if len(findings) > 1:
@@ -66,10 +66,7 @@ def print_findings(findings: "Sequence[Found]") -> None:
         print_lines(zip(itertools.chain(["found"], itertools.repeat("")), conclude(found), strict=False))
         rows = [
             (
-                row["operator"],
-                f"{row['counted']} of {row['asked']}",
-                _rounded(row["final"]),
-                _between(row, "final"),
+                *in_short(row),
                 _rounded(row["best"]),
                 _difference(row),
                 "-" if row["permutation_p"] is None else f"{row['permutation_p']:.2g}",
@@ -85,15 +82,10 @@ def print_findings(findings: "Sequence[Found]") -> None:
 
 def _difference(row: Mapping[str, Any]) -> str:
     name = "difference" if row["simultaneous"] is None else "simultaneous"  # the one that conclusions are drawn from
-    interval = _between(row, name)
-    if row[name] is None:
+    mean, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    if mean is None:
         return "-"
-    return f"{row[name]:+.2f}" + (f" ({interval})" if interval != "-" else "")
-
-
-def _between(row: Mapping[str, Any], name: str) -> str:
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "-" if low is None else f"{low:.2f} to {high:.2f}"
+    return f"{mean:+.2f}" + ("" if low is None else f" ({low:.2f} to {high:.2f})")
 
 
 def _rounded(value: float | None) -> str:

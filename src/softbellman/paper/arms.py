@@ -124,7 +124,7 @@ def take(results: Results, name: str, reading: str = WHOLE) -> Arm:
     """
     if name in PARTNERS:
         return _with_parameters_of(take(results, PARTNERS[name]), name, reading)
-    scale, shape = results.scale, (len(results), len(results.scale.seeds))
+    scale, shape = results.scale, (len(results.scale.games), len(results.scale.seeds))
     specs, fixed = candidates(scale, name, reading), TABLE_A1.get(name)
     if reading == FIXED and fixed:
         rows = [(ARMS[name].format(fixed[game]),) * shape[1] for game in scale.games]

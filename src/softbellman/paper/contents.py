@@ -83,17 +83,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         {"reading": one.reading, "label": one.label, "text": described(one.estimate), "n": sample(one.estimate)}
         for one in verdict.shown
     ]
-    return {
-        "name": verdict.name,
-        "says": verdict.says,
-        "claimed": verdict.claimed,
-        "state": verdict.state,
-        "kind": verdict.state.replace(" ", "-"),
-        "reason": verdict.reason,
-        "so_far": verdict.so_far,
-        "shown": shown,
-        "deciding": [one for one in shown if one["reading"] == shown[0]["reading"]],
-    }
+    deciding = [one for one in shown if one["reading"] == shown[0]["reading"]]
+    return verdict._asdict() | {"kind": verdict.state.replace(" ", "-"), "shown": shown, "deciding": deciding}
 
 
 def _section(view: View, results: Results) -> dict[str, Any]:

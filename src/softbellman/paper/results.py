@@ -132,16 +132,12 @@ class Results(NamedTuple):
 
     def _hours(self, runs: np.ndarray) -> float | None:
         """Estimate the hours of one worker that runs take, from those of the same game that ended, else of all."""
-        paces = [_seconds_each(self.columns["seconds"][game, :, :, -1], self.scale.arms) for game in range(len(self))]
+        paces = [_seconds_each(clocks, self.scale.arms) for clocks in self.columns["seconds"][..., -1]]
         known = [pace for pace in paces if pace is not None]
         if not known:
             return None
         each = [pace or float(np.mean(known)) for pace in paces]
         return float(runs.sum(axis=(1, 2)) @ each) / 3600
-
-    def __len__(self) -> int:
-        """Count the games."""
-        return len(self.scale.games)
 
 
 def read(scale: Scale, records: Records | None) -> Results:

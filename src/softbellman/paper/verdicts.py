@@ -104,7 +104,7 @@ def judge(claim: Claim, results: Results) -> Verdict:
         if found is own or (np.isfinite(difference).any() and not np.array_equal(found, own, equal_nan=True))
     ]
     runs = needed(results, claim.needs)
-    runs[[game not in games for game in range(len(results))]] = False
+    runs[[game not in games for game in range(len(results.scale.games))]] = False
     missing = results.missing(runs)
     if missing.runs:
         return Verdict(*names, "undecided", missing.count, shown, so_far=True)

@@ -136,7 +136,7 @@ VIEWS = {
             "S-DDQN scores more than DDQN, the infinite tau, for most tau; too small and too large a tau both hurt.",
             f"{_SCORES}. {_THEIRS}",
             tables.table_1,
-            tables.panels_1,
+            partial(tables.panels, tables.draw_by_tau),
             partial(judge_all, ("most-taus", "both-ends-hurt")),
             ("S-DDQN", "DDQN"),
         ),
@@ -147,7 +147,7 @@ VIEWS = {
             f"{_SCORES}. The best parameters are chosen by these very scores, as in the paper, which flatters; those "
             f"by other seeds took no part in their choice. {_THEIRS}",
             tables.table_2,
-            tables.panels_2,
+            partial(tables.panels, tables.draw_by_operator),
             partial(
                 judge_all,
                 ("softmax-above-max", "mellowmax-above-max", "not-below-mellowmax"),
@@ -172,7 +172,7 @@ VIEWS = {
             "Best is the tau with the highest mean final score over all seeds, as the paper chose; beside it the "
             "choice for each seed by the other seeds.",
             tables.table_a1,
-            tables.panels_a1,
+            partial(tables.panels, tables.draw_both_by_tau),
             lambda _: [],
             ("S-DQN", "S-DDQN"),
         ),
@@ -185,7 +185,7 @@ VIEWS = {
             "chosen for softmax, or mellowmax, in the target; epsilon is as for all. Softmax is cooled as in the "
             f"authors' code, its defects mended (Deviation D29). Mean is of the last phases; {_DEVIATIONS}.",
             tables.exploration,
-            tables.panels_exploration,
+            partial(tables.panels, tables.draw_exploration),
             partial(judge_all, ("cooling", "not-exploration", "mellowmax-exploration")),
             tables.EXPLORATION,
         ),

@@ -27,12 +27,12 @@ from softbellman.report import page, pictures
 from softbellman.report.by_parameter import Beside, draw_sweeps, drawn
 from softbellman.report.films import film_best
 from softbellman.report.page import Live, Picture, Section
-from softbellman.report.pictures import Curves, Panel, panels
+from softbellman.report.pictures import Curves, panels
 from softbellman.report.published import NOTE, published_curve
 from softbellman.report.svg import alone, svg_text
 from softbellman.report.tables import of_operators, write_tables
 from softbellman.study.files import write_atomically
-from softbellman.training.metrics import rare
+from softbellman.training.metrics import Panel, rare
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,24 +112,24 @@ def plot(records: Records) -> "Figure":
     figure = pictures.new_figure(13.2, 3.4 * len(environments) + 0.6)
     for row, environment in zip(figure.subplots(len(environments), 3, squeeze=False), environments, strict=True):
         unit = _unit(records, environment)
-        for axis, (panel, curves) in zip(row, _curves(records, environment).items(), strict=False):
-            axis.set_title(f"{environment}: {panel.title.lower()}", fontsize="medium")
-            pictures.draw_panel(axis, panel, curves, unit)
+        for axis, (column, curves) in zip(row, _curves(records, environment).items(), strict=False):
+            axis.set_title(f"{environment}: {panels()[column].title.lower()}", fontsize="medium")
+            pictures.draw_panel(axis, panels()[column], curves, unit)
     pictures.add_legend(figure, list(enumerate(records.study.operators)))
     return figure
 
 
-def _curves(records: Records, environment: str) -> dict[Panel, list[Curves]]:
-    """Collects what each panel shows: of each operator the runs that count, and their mean up to the shortest."""
+def _curves(records: Records, environment: str) -> dict[str, list[Curves]]:
+    """Collects what is shown, by column: of each operator the runs that count, and their mean up to the shortest."""
     partial, found = under_way(records), {}
-    for panel in panels():
+    for column in panels():
         shown = []
         for number, operator in enumerate(records.study.operators):
-            seeds = collect_curves(records, panel.column, operator, environment, partial=partial)
+            seeds = collect_curves(records, column, operator, environment, partial=partial)
             if seeds:
                 shown.append(Curves(number, seeds, mean_band(align(list(seeds.values())))))
-        if shown or panel.column not in rare():
-            found[panel] = shown
+        if shown or column not in rare():
+            found[column] = shown
     return found
 
 
@@ -143,17 +143,16 @@ def _unit(records: Records, environment: str) -> str:
     return pictures.step_unit(np.concatenate(frames) if frames else np.empty(0))
 
 
-def _pictures(records: Records, found: Found, curves: dict[Panel, list[Curves]], folder: Path) -> list[Picture]:
+def _pictures(records: Records, found: Found, curves: dict[str, list[Curves]], folder: Path) -> list[Picture]:
     """Draws an environment's pictures: the score, its intervals, then the other panels."""
     environment, unit, made = found.environment, _unit(records, found.environment), []
-    for panel, shown in curves.items():
+    for column, shown in curves.items():
+        panel = panels()[column]
         if not shown:
-            made.append(
-                Picture(panel.title, panel.drawn.meaning, None, "not drawn: no run that counts has measured it")
-            )
+            made.append(Picture(panel.title, panel.meaning, None, "not drawn: no run that counts has measured it"))
             continue
 
-        behind = published_curve(environment, records.study.config) if panel.column == "test_return" else None
+        behind = published_curve(environment, records.study.config) if column == "test_return" else None
 
         def draw(
             axis: Any, name: str, panel: Panel = panel, shown: list[Curves] = shown, behind: Band | None = behind
@@ -163,9 +162,7 @@ def _pictures(records: Records, found: Found, curves: dict[Panel, list[Curves]],
             return " ".join(filter(None, [beyond, _fewer(found, shown), NOTE if behind else ""]))
 
         operators = [(curve.number, records.study.operators[curve.number]) for curve in shown]
-        made.append(
-            _picture(f"{plain(environment)}-{panel.column}", panel.title, panel.drawn.meaning, draw, operators, folder)
-        )
+        made.append(_picture(f"{plain(environment)}-{column}", panel.title, panel.meaning, draw, operators, folder))
 
     rows = [
         (number, row.operator, row.final, found.scores[number]) for number, row in enumerate(found.rows) if row.counted
@@ -199,8 +196,8 @@ def _sweeps(records: Records, environment: str, folder: Path) -> list[Picture]:
     first, beside = study.operators[0], None
     if not any(first in sweep.operators for _, sweep in found):
         beside = Beside(first, points(records, environment, "action_gap", partial=partial)[first].mean)
-    for panel in drawn():
-        values = points(records, environment, panel.column, partial=partial)
+    for column, panel in drawn().items():
+        values = points(records, environment, column, partial=partial)
         if not any(np.isfinite(values[name].mean) for _, sweep in found for name in sweep.operators):
             continue
 
@@ -209,7 +206,7 @@ def _sweeps(records: Records, environment: str, folder: Path) -> list[Picture]:
             return "An interval that reaches the edge goes on beyond it." if cut else ""
 
         meaning = "Mean of the test phases that a final score is of, and over seeds, with 95% intervals."
-        name, title = f"{plain(environment)}-{panel.column}-by-parameter", f"{panel.title} by parameter"
+        name, title = f"{plain(environment)}-{column}-by-parameter", f"{panel.title} by parameter"
         made.append(_picture(name, title, meaning, draw, [], folder))
     return made
 

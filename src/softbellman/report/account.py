@@ -7,7 +7,7 @@ from typing import Any
 
 from softbellman.analysis.records import Record, Records
 from softbellman.config import Config, effective, fields, in_words
-from softbellman.config.arms import joined, noun_of
+from softbellman.config.arms import joined
 from softbellman.report.wording import count
 from softbellman.study.store import Study
 
@@ -16,7 +16,7 @@ def facts(records: Records) -> Iterator[tuple[str, str]]:
     """Says what was run and on what: labels, each with a text."""
     study = records.study
     yield "environments" if len(study.environments) > 1 else "environment", ", ".join(study.environments)
-    yield f"{noun_of(study.arms.values())}s", joined(study.arms.values())
+    yield f"{study.noun}s", joined(study.arms.values())
     yield "seeds", ", ".join(map(str, study.seeds))
     furthest = max((record for record in records.runs if record.rows), key=lambda each: each.column("agent_steps")[-1])
     yield from training(study.config, furthest)

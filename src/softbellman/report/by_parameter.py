@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from softbellman.analysis.sweeps import Point, Sweep
-from softbellman.report.pictures import Panel, look, panels, tidy
+from softbellman.report.pictures import look, panels, tidy
 from softbellman.report.wording import significant
+from softbellman.training.metrics import Panel
 
 DRAWN = ("test_return", "overestimation", "gradient_norm", "action_gap", "value_error", "value_bias", "policy_loss")
 """The quantities, by their columns: what a parameter is chosen for, and what tells why."""
@@ -27,10 +28,10 @@ class Beside(NamedTuple):
     gap: float
 
 
-def drawn() -> list[Panel]:
-    """Lists the panels of these quantities."""
-    of = {panel.column: panel for panel in panels()}
-    return [of[column] for column in DRAWN]
+def drawn() -> dict[str, Panel]:
+    """Returns the panels of these quantities by their columns."""
+    of = panels()
+    return {column: of[column] for column in DRAWN}
 
 
 def draw_sweeps(
@@ -68,7 +69,7 @@ def draw_sweeps(
     named = parameters[:: -(-len(parameters) // MOST_TICKS)]
     axis.set_xticks(named, [f"{value:g}" for value in named])
     axis.minorticks_off()
-    axis.set(xlabel="parameter", ylabel=panel.drawn.label)
+    axis.set(xlabel="parameter", ylabel=panel.label)
     have_a_unit = all(sweep.is_inverse_temperature for _, sweep in found)
     if beside is not None and beside.gap > 0 and parameters.min() > 0 and have_a_unit:
         upper = axis.secondary_xaxis("top")

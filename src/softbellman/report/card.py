@@ -15,7 +15,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from softbellman.config import in_words
 from softbellman.envs.families import family_of
 from softbellman.faults import reason_of
 from softbellman.report import account, page
-from softbellman.report.tables import of_operators, write_table
+from softbellman.report.tables import in_short, of_operators, write_table
 from softbellman.report.wording import count
 from softbellman.study.files import load_params, read_metrics, write_atomically
 from softbellman.study.locks import PREFIX
@@ -96,7 +96,7 @@ def write_card(study: Study, run: RunPath, out: Path, *, network: SavedNetwork =
                 params=params_file(own, network).relative_to(made),
                 score=None if np.isnan(score) else round(score, 4),
                 measured=scores.label.removeprefix("test score, "),
-                rows=[_row(row) for row in rows],
+                rows=[in_short(row) for row in rows],
                 noun=found.noun,
                 seeds=count(len(study.seeds), "seed"),
                 partial=under_way(records),
@@ -171,17 +171,6 @@ def _policy(folder: Path, network: SavedNetwork) -> tuple["Policy | None", str]:
         return load(folder, network=network), ""
     except Exception as error:  # a user's environment or network may fail in any way
         return None, _unplaced(reason_of(error))
-
-
-def _row(row: dict[str, Any]) -> list[str]:
-    low, high = row["final_low"], row["final_high"]
-    mean = row["final"]
-    return [
-        row["operator"],
-        f"{row['counted']} of {row['asked']}",
-        "-" if mean is None or np.isnan(mean) else f"{mean:.2f}",
-        "-" if low is None else f"{low:.2f} to {high:.2f}",
-    ]
 
 
 def _chance(records: Records, environment: str) -> str | None:

@@ -9,7 +9,6 @@ from softbellman.analysis.findings import Across, Found
 from softbellman.analysis.records import Record, Records
 from softbellman.analysis.scores import SUMMARIES, Summary, collect
 from softbellman.analysis.statistics import Difference, Interval
-from softbellman.config.arms import noun_of
 from softbellman.report.pictures import look
 from softbellman.report.wording import decimals, ends, number, signed
 from softbellman.study.store import Study
@@ -124,7 +123,7 @@ def of_runs(records: Records, operators: dict[str, Operator]) -> list[Line]:
             Cell("state", str(states.states[place]), _reason(record, study.path), text=True),
             *(Cell(name, number(value, digits) if math.isfinite(value) else MISSING) for name, value in values.items()),
         ]
-        lines.append(Line(noun_of(study.arms.values()), run.operator, operators[run.operator], cells))
+        lines.append(Line(study.noun, run.operator, operators[run.operator], cells))
     return lines
 
 

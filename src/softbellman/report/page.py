@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from softbellman.analysis.findings import FIXED_BEFOREHAND, Across, Found, under_way
 from softbellman.analysis.records import Records
-from softbellman.config.arms import joined, noun_of
+from softbellman.config.arms import joined
 from softbellman.extras import MissingExtra
 from softbellman.report import account, cells
 from softbellman.report.cells import Operator
@@ -100,8 +100,8 @@ def render(
         bands=len(operators) <= MOST_BANDS,
         spread=any(row.counted > 1 for section in sections for row in section.found.rows),
         sections=[_section(section, operators, folder, limit) for section in sections],
-        noun=noun_of(study.arms.values()),
-        games=_games(games, operators, scale, profile, noun_of(study.arms.values())),
+        noun=study.noun,
+        games=_games(games, operators, scale, profile, study.noun),
         facts=list(account.facts(records)),
         runs=cells.of_runs(records, operators),
         settings=account.settings(study),
@@ -135,7 +135,7 @@ def templates(*, escape: bool, package: str = "softbellman.report") -> Any:
 def _title(study: Study) -> str:
     operators, environments = study.operators, study.environments
     return (
-        f"{listed(operators) if len(operators) <= MANY else count(len(operators), noun_of(study.arms.values()))} on "
+        f"{listed(operators) if len(operators) <= MANY else count(len(operators), study.noun)} on "
         f"{environments[0] if len(environments) == 1 else count(len(environments), 'environment')}"
     )
 
@@ -148,7 +148,7 @@ def _lead(records: Records, sections: Sequence[Section]) -> str:
     if under_way(records):
         runs = (
             f"no run has finished yet, and what follows is of {counted} of {asked}; scores are compared up to where "
-            f"all of a game's are, and the curves of each {noun_of(study.arms.values())} go on as far as its own runs"
+            f"all of a game's are, and the curves of each {study.noun} go on as far as its own runs"
         )
     return f"{count(len(study.seeds), 'seed')} each, {study.config.loop.steps:,} agent steps a run; {runs}."
 

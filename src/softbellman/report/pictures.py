@@ -53,29 +53,17 @@ def look(number: int) -> Look:
     return Look(COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)])
 
 
-class Panel(NamedTuple):
-    """A quantity over training: its column in `metrics.csv`, and how it is drawn."""
-
-    column: str
-    drawn: metrics.Panel
-
-    @property
-    def title(self) -> str:
-        """Its title."""
-        return self.drawn.title
+def panels() -> dict[str, metrics.Panel]:
+    """Returns the panels of the page by their columns in `metrics.csv`, in the order of their places."""
+    drawn = {measure.name: measure.panel for measure in metrics.MEASURES if measure.panel}
+    return dict(sorted(drawn.items(), key=lambda each: each[1].place))
 
 
-def panels() -> list[Panel]:
-    """Lists the panels of the page, by their places."""
-    drawn = [Panel(measure.name, measure.panel) for measure in metrics.MEASURES if measure.panel]
-    return sorted(drawn, key=lambda panel: panel.drawn.place)
-
-
-def _of_training() -> list[Panel]:
-    """Lists the panels that a picture of single runs has; values are of each run's own states."""
-    drawn = {panel.column: panel.drawn for panel in panels()}
+def _of_training() -> dict[str, metrics.Panel]:
+    """Returns the panels that a picture of single runs has; values are of each run's own states."""
+    drawn = panels()
     drawn["held_out_value"] = drawn["held_out_value_common"]
-    return [Panel(name, drawn[name]) for name in ("test_return", "held_out_value", "overestimation", "gradient_norm")]
+    return {name: drawn[name] for name in ("test_return", "held_out_value", "overestimation", "gradient_norm")}
 
 
 class Curves(NamedTuple):
@@ -129,11 +117,11 @@ def draw_curves(studies: Sequence[Records], path: str | Path) -> Path:
     runs, tables = [record.run for record in records], [record.table for record in records]
     figure = new_figure(9.6, 6.4)
     unit = step_unit(np.concatenate([table["env_frames"] / table["agent_steps"] for table in tables]))
-    for axis, panel in zip(figure.subplots(2, 2).flat, _of_training(), strict=True):
+    for axis, (column, panel) in zip(figure.subplots(2, 2).flat, _of_training().items(), strict=True):
         curves = []
         for number, operator in enumerate(operators):
             lines = {
-                index: (table["agent_steps"], table[panel.column])
+                index: (table["agent_steps"], table[column])
                 for index, (run, table) in enumerate(zip(runs, tables, strict=True))
                 if run.operator == operator
             }
@@ -149,7 +137,7 @@ def draw_curves(studies: Sequence[Records], path: str | Path) -> Path:
 
 def draw_panel(
     axis: Any,
-    panel: Panel,
+    panel: metrics.Panel,
     curves: Iterable[Curves],
     unit: str,
     *,
@@ -193,7 +181,7 @@ def draw_panel(
             filled = axis.fill_between(band.x, *edges, color=colour.colour, alpha=0.16, linewidth=0)
             filled.set_gid(f"{name}.o{number}.band")
             bands += edges
-    axis.set(xlabel=unit, ylabel=panel.drawn.label, xlim=(0, None))
+    axis.set(xlabel=unit, ylabel=panel.label, xlim=(0, None))
     axis.xaxis.set_major_formatter(thousands)
     tidy(axis)
     if not any(np.isfinite(line).any() for line in shown):
@@ -201,8 +189,8 @@ def draw_panel(
         return False
     low, high = _limits(shown)
     axis.set_ylim(low, high)
-    if panel.drawn.reference is not None and low < panel.drawn.reference < high:
-        axis.axhline(panel.drawn.reference, color="0.5", linewidth=0.8)
+    if panel.reference is not None and low < panel.reference < high:
+        axis.axhline(panel.reference, color="0.5", linewidth=0.8)
     return any(np.nanmin(edge) < low or np.nanmax(edge) > high for edge in bands)
 
 

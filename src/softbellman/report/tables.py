@@ -10,14 +10,14 @@ from softbellman.analysis.findings import Across, Found
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import SUMMARIES, Summary, collect
 from softbellman.analysis.statistics import Difference, Interval
-from softbellman.report.pictures import Curves, Panel
+from softbellman.report.pictures import Curves
 from softbellman.study.files import write_atomically
 
 
 def write_tables(
     records: Records,
     found: Sequence[Found],
-    curves: Mapping[str, Mapping[Panel, Sequence[Curves]]],
+    curves: Mapping[str, Mapping[str, Sequence[Curves]]],
     games: Sequence[Across],
     folder: Path,
 ) -> list[Path]:
@@ -26,7 +26,7 @@ def write_tables(
     Args:
         records: what the runs of the study left.
         found: what it found in each environment.
-        curves: what its panels show, by environment.
+        curves: what its panels show, by environment and column.
         games: what it found over all environments; empty if there is but one.
         folder: where the tables go.
 
@@ -70,6 +70,17 @@ def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
             }
 
 
+def in_short(row: Mapping[str, Any]) -> list[str]:
+    """Writes a row of `operators.csv` for a narrow table: operator, runs that count, score and its interval."""
+    mean, low, high = row["final"], row["final_low"], row["final_high"]
+    return [
+        row["operator"],
+        f"{row['counted']} of {row['asked']}",
+        "-" if mean is None else f"{mean:.2f}",
+        "-" if low is None else f"{low:.2f} to {high:.2f}",
+    ]
+
+
 def _runs(records: Records) -> Iterable[Mapping[str, Any]]:
     scores = {name: collect(records, name, partial=True) for name in SUMMARIES}
     for run in records.study.runs:
@@ -83,9 +94,9 @@ def _runs(records: Records) -> Iterable[Mapping[str, Any]]:
         }
 
 
-def _curves(records: Records, curves: Mapping[str, Mapping[Panel, Sequence[Curves]]]) -> Iterable[Mapping[str, Any]]:
-    for environment, panels in curves.items():
-        for panel, shown in panels.items():
+def _curves(records: Records, curves: Mapping[str, Mapping[str, Sequence[Curves]]]) -> Iterable[Mapping[str, Any]]:
+    for environment, columns in curves.items():
+        for column, shown in columns.items():
             for number, _, band in shown:
                 if band is None:
                     continue
@@ -93,7 +104,7 @@ def _curves(records: Records, curves: Mapping[str, Mapping[Panel, Sequence[Curve
                     yield {
                         "environment": environment,
                         "operator": records.study.operators[number],
-                        "column": panel.column,
+                        "column": column,
                         "agent_steps": int(x),
                         "n": int(n),
                         "mean": mean,

@@ -21,6 +21,7 @@ import numpy as np
 
 from softbellman.arguments import as_path
 from softbellman.config import Config, config_from
+from softbellman.config.arms import noun_of
 from softbellman.operators import parse
 from softbellman.study.files import read_metrics, write_atomically
 from softbellman.study.locks import Lease, locked
@@ -44,6 +45,7 @@ class Study:
         environments: names of the environments.
         arms: the arms, by name.
         operators: names of the arms: of those that are operators alone, the specs.
+        noun: what the arms are called: `operator` where each is its operator alone, else `arm`.
         seeds: the seeds.
         runs: all runs, seeds innermost, environments outermost.
     """
@@ -254,6 +256,7 @@ class Study:
         self.runs = runs_of(self.path, environments, operators, seeds)
         self.arms = {run.operator: run.arm for run in self.runs}
         self.operators = list(self.arms)
+        self.noun = noun_of(self.arms.values())
 
 
 def study_in(path: Path) -> Study | None:

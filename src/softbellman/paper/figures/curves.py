@@ -4,6 +4,7 @@ A curve is the mean over seeds, its band one standard deviation to either side, 
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,10 +95,8 @@ def analyse(rows: Sequence[Row], results: Results) -> list[dict[str, Any]]:
 
 def panels(rows: Sequence[Row], results: Results) -> list[list[Panel]]:
     """Make the panels of the rows that are drawn: the parameter is chosen as verdicts have it."""
-    return [
-        [Panel(_title(row, results, game), _drawing(row, results, game)) for game in range(len(results))]
-        for row in rows
-    ]
+    games = range(len(results.scale.games))
+    return [[Panel(_title(row, results, game), partial(_draw, row, results, game)) for game in games] for row in rows]
 
 
 def _title(row: Row, results: Results, game: int) -> str:
@@ -105,16 +104,13 @@ def _title(row: Row, results: Results, game: int) -> str:
     return results.scale.games[game].replace("_", " ") + arms
 
 
-def _drawing(row: Row, results: Results, game: int) -> Any:
-    def draw(axis: Any) -> None:
-        if row.quantity.log:
-            axis.set_yscale("log")
-        for line in _lines(row, results, game, WHOLE):
-            draw_band(axis, results.agent_steps, line.values, line.label, look(line.number).line)
-        axis.set(xlabel="agent steps", ylabel=row.quantity.label, xlim=(0, results.agent_steps[-1]))
-        axis.xaxis.set_major_formatter(thousands)
-
-    return draw
+def _draw(row: Row, results: Results, game: int, axis: Any) -> None:
+    if row.quantity.log:
+        axis.set_yscale("log")
+    for line in _lines(row, results, game, WHOLE):
+        draw_band(axis, results.agent_steps, line.values, line.label, look(line.number).line)
+    axis.set(xlabel="agent steps", ylabel=row.quantity.label, xlim=(0, results.agent_steps[-1]))
+    axis.xaxis.set_major_formatter(thousands)
 
 
 def _lines(row: Row, results: Results, game: int, reading: str) -> list[_Line]:

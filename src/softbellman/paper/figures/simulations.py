@@ -31,15 +31,7 @@ def draw_bias(cells: Sequence[Cell], path: str | Path) -> Path:
     Returns:
         `path`.
     """
-    panels = bias_panels(cells)
-    figure, axes = _figure(len(panels), width=4.2)
-    for panel, axis in zip(panels, axes, strict=True):
-        panel.draw(axis)
-        axis.set(title=panel.title)
-    for axis in axes[1:]:
-        axis.set_ylabel("")
-    figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    return save_picture(figure, path)
+    return _drawn(bias_panels(cells), 4.2, 4, path)
 
 
 def bias_panels(cells: Sequence[Cell]) -> list[Panel]:
@@ -91,14 +83,7 @@ def draw_comparison(curves: Sequence[Curve], path: str | Path) -> Path:
     Returns:
         `path`.
     """
-    panels = comparison_panels(curves)
-    figure, axes = _figure(len(panels), width=5.2)
-    for panel, axis in zip(panels, axes, strict=True):
-        panel.draw(axis)
-        axis.set(title=panel.title)
-    actions = {curve.actions for curve in curves}
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(actions), frameon=False)
-    return save_picture(figure, path)
+    return _drawn(comparison_panels(curves), 5.2, len({curve.actions for curve in curves}), path)
 
 
 def comparison_panels(curves: Sequence[Curve]) -> list[Panel]:
@@ -163,6 +148,17 @@ def _title(panel: tuple[str, float] | None) -> str:
 
 def _style(number: int) -> dict[str, Any]:
     return {"color": COLOURS[number % len(COLOURS)]}
+
+
+def _drawn(panels: Sequence[Panel], width: float, columns: int, path: str | Path) -> Path:
+    """Draw panels beside each other, `width` inches each, with a legend of so many columns, into a file."""
+    figure, axes = _figure(len(panels), width)
+    for panel, axis in zip(panels, axes, strict=True):
+        panel.draw(axis)
+        axis.set(title=panel.title)
+        axis.label_outer()
+    figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=columns, frameon=False)
+    return save_picture(figure, path)
 
 
 def _figure(panels: int, width: float) -> tuple[Any, Any]:

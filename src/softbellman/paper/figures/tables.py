@@ -4,14 +4,15 @@ Where the paper is silent both readings are given: `mean sd` is the deviation of
 that of all last phases of all seeds; `mean` is of the last phases, `best` of each run's best phase.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from softbellman.analysis.statistics import known_mean
 from softbellman.operators.spec import numbers
-from softbellman.paper.arms import ARMS, PAPERS, WHOLE, Arm, candidates, choose, readings, take
+from softbellman.paper.arms import ARMS, PAPERS, WHOLE, candidates, choose, readings, take
 from softbellman.paper.expected import TABLE_1, TABLE_2, TABLE_A1, Score
 from softbellman.paper.figures.panels import Panel
 from softbellman.paper.results import Results, deviation
@@ -68,7 +69,7 @@ def table_a1(results: Results) -> list[dict[str, Any]]:
 
 def exploration(results: Results) -> list[dict[str, Any]]:
     """Tabulate scores of softmax and mellowmax in the target, in exploration instead, and of softmax cooled."""
-    rows, arms = [], _explored(results)
+    rows, arms = [], [take(results, name) for name in EXPLORATION]
     for game, name in enumerate(results.scale.games):
         for arm in arms:
             label = {"game": name, "method": arm.name, "operators": arm.described(game)}
@@ -76,82 +77,55 @@ def exploration(results: Results) -> list[dict[str, Any]]:
     return rows
 
 
-def panels_1(results: Results) -> list[list[Panel]]:
-    """Draw scores over tau, a panel for each game."""
-    return [[Panel(_called(name), _by_tau(results, game)) for game, name in enumerate(results.scale.games)]]
+def panels(draw: Callable[[Results, int, Any], None], results: Results) -> list[list[Panel]]:
+    """Make a panel for each game, which `draw` draws: it takes the results, the game's number and an axis."""
+    return [[Panel(_called(name), partial(draw, results, game)) for game, name in enumerate(results.scale.games)]]
 
 
-def panels_2(results: Results) -> list[list[Panel]]:
-    """Draw scores by operator, a panel for each game."""
-    return [[Panel(_called(name), _by_operator(results, game)) for game, name in enumerate(results.scale.games)]]
+def draw_by_tau(results: Results, game: int, axis: Any) -> None:
+    """Draw scores over tau."""
+    taus = _taus(results, "S-DDQN", "double(max)")
+    ticks = ["∞" if np.isinf(tau) else f"{tau:g}" for tau, _ in taus]
+    scores = [results.of(spec, results.final)[game] for _, spec in taus]
+    _errors(axis, np.arange(len(taus)), scores, "ours", look(0).line)
+    if results.scale.is_atari:
+        _theirs(axis, np.arange(len(taus)) + 0.15, [TABLE_1[results.scale.games[game]][tau] for tau, _ in taus])
+    axis.set(xlabel="τ of S-DDQN; ∞ is DDQN", ylabel="test score, last phases")
+    axis.set_xticks(np.arange(len(taus)), ticks)
 
 
-def panels_a1(results: Results) -> list[list[Panel]]:
+def draw_by_operator(results: Results, game: int, axis: Any) -> None:
+    """Draw scores by operator."""
+    names, places = ("DQN", "S-DQN", "mellowmax"), np.arange(3)
+    for number, label in enumerate((_BEST, _OTHERS)):
+        scores = []
+        for arm in names:
+            picks = {choice: pick for grid, choice, pick in _choices(results, game, arm) if grid in ("", WHOLE)}
+            pick = picks.get(label) or picks.get("")
+            scores.append(pick.scores if pick else np.full(1, np.nan))
+        _errors(axis, places + 0.15 * number, scores, f"parameter: {label}", look(number).line)
+    if results.scale.is_atari:
+        _theirs(axis, places + 0.3, [TABLE_2[results.scale.games[game]][arm] for arm in names])
+    axis.set(ylabel="test score, last phases", xlim=(-0.4, 2.7))
+    axis.set_xticks(places, ("max", "softmax", "mellowmax"))
+
+
+def draw_both_by_tau(results: Results, game: int, axis: Any) -> None:
     """Draw mean scores over tau for S-DQN and S-DDQN, whose maximum is the tau chosen."""
-    return [[Panel(_called(name), _both_by_tau(results, game)) for game, name in enumerate(results.scale.games)]]
+    for number, arm in enumerate(("S-DQN", "S-DDQN")):
+        scores = [results.of(spec, results.final)[game] for spec in candidates(results.scale, arm)]
+        places = np.arange(len(scores)) + 0.1 * number
+        _errors(axis, places, scores, arm, look(2 + number).line)
+    axis.set(xlabel="τ", ylabel="test score, last phases")
+    axis.set_xticks(np.arange(len(results.scale.parameters)), [f"{tau:g}" for tau in results.scale.parameters])
 
 
-def panels_exploration(results: Results) -> list[list[Panel]]:
-    """Draw scores of the same arms, a panel for each game."""
-    arms = _explored(results)
-    return [[Panel(_called(name), _by_arm(results, arms, game)) for game, name in enumerate(results.scale.games)]]
-
-
-def _explored(results: Results) -> list[Arm]:
-    return [take(results, name) for name in EXPLORATION]
-
-
-def _by_arm(results: Results, arms: Sequence[Arm], game: int) -> Any:
-    def draw(axis: Any) -> None:
-        _errors(axis, np.arange(len(arms)), [arm.of(results.final)[game] for arm in arms], "ours", look(0).line)
-        axis.set(ylabel="test score, last phases", xlim=(-0.5, len(arms) - 0.5))
-        axis.set_xticks(np.arange(len(arms)), [arm.name for arm in arms], fontsize="small", rotation=30, ha="right")
-
-    return draw
-
-
-def _by_tau(results: Results, game: int) -> Any:
-    def draw(axis: Any) -> None:
-        taus = _taus(results, "S-DDQN", "double(max)")
-        ticks = ["∞" if np.isinf(tau) else f"{tau:g}" for tau, _ in taus]
-        scores = [results.of(spec, results.final)[game] for _, spec in taus]
-        _errors(axis, np.arange(len(taus)), scores, "ours", look(0).line)
-        if results.scale.is_atari:
-            _theirs(axis, np.arange(len(taus)) + 0.15, [TABLE_1[results.scale.games[game]][tau] for tau, _ in taus])
-        axis.set(xlabel="τ of S-DDQN; ∞ is DDQN", ylabel="test score, last phases")
-        axis.set_xticks(np.arange(len(taus)), ticks)
-
-    return draw
-
-
-def _by_operator(results: Results, game: int) -> Any:
-    def draw(axis: Any) -> None:
-        names, places = ("DQN", "S-DQN", "mellowmax"), np.arange(3)
-        for number, label in enumerate((_BEST, _OTHERS)):
-            scores = []
-            for arm in names:
-                picks = {choice: pick for grid, choice, pick in _choices(results, game, arm) if grid in ("", WHOLE)}
-                pick = picks.get(label) or picks.get("")
-                scores.append(pick.scores if pick else np.full(1, np.nan))
-            _errors(axis, places + 0.15 * number, scores, f"parameter: {label}", look(number).line)
-        if results.scale.is_atari:
-            _theirs(axis, places + 0.3, [TABLE_2[results.scale.games[game]][arm] for arm in names])
-        axis.set(ylabel="test score, last phases", xlim=(-0.4, 2.7))
-        axis.set_xticks(places, ("max", "softmax", "mellowmax"))
-
-    return draw
-
-
-def _both_by_tau(results: Results, game: int) -> Any:
-    def draw(axis: Any) -> None:
-        for number, arm in enumerate(("S-DQN", "S-DDQN")):
-            scores = [results.of(spec, results.final)[game] for spec in candidates(results.scale, arm)]
-            places = np.arange(len(scores)) + 0.1 * number
-            _errors(axis, places, scores, arm, look(2 + number).line)
-        axis.set(xlabel="τ", ylabel="test score, last phases")
-        axis.set_xticks(np.arange(len(results.scale.parameters)), [f"{tau:g}" for tau in results.scale.parameters])
-
-    return draw
+def draw_exploration(results: Results, game: int, axis: Any) -> None:
+    """Draw scores of the arms of the table on exploration."""
+    places, scores = np.arange(len(EXPLORATION)), [take(results, name).of(results.final)[game] for name in EXPLORATION]
+    _errors(axis, places, scores, "ours", look(0).line)
+    axis.set(ylabel="test score, last phases", xlim=(-0.5, len(places) - 0.5))
+    axis.set_xticks(places, EXPLORATION, fontsize="small", rotation=30, ha="right")
 
 
 def _errors(axis: Any, x: np.ndarray, scores: Sequence[np.ndarray], label: str, line: dict[str, Any]) -> None:
