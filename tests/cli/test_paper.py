@@ -165,7 +165,7 @@ def test_verdicts_alone_and_the_page(smoke, softbellman):
     code, out, _ = softbellman("paper", "page", "--study", study)
     said = (
         "Of the paper's 20 claims about training, 0 are supported, 0 are not supported and 20 are undecided at scale "
-        "smoke."
+        "smoke (1 game of MinAtar, 2 seeds, 4,000 agent steps a run)."
     )
     assert code == 0 and said in plain(out)
     assert said.replace("'", "&#39;") in (study / "paper" / "index.html").read_text()
