@@ -1,4 +1,4 @@
-"""What docs/operators.md shows is true."""
+"""Code and tables of docs/operators.md are true."""
 
 import csv
 import importlib.util

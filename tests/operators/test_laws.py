@@ -1,4 +1,4 @@
-"""What operators claim, checked in two ways: by hypothesis here, and by their own search."""
+"""Claims of operators, checked in two ways: by hypothesis here, and by their own search."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""What operators are worth: values worked out by hand or by others, and identities between them."""
+"""Values of operators: those worked out by hand or by others, and identities between them."""
 
 import math
 

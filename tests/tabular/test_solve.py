@@ -424,7 +424,7 @@ def test_what_a_subclass_does_not_claim_is_not_proved():
 
 @ops.operator
 class Above(ops.Softmax):
-    """What a softmax average is, and half of the way to the best: no average with its weights."""
+    """A softmax average, and half of the way from it to the best: no average with its weights."""
 
     laws = ops.Laws(weights_are_policy=True)
 

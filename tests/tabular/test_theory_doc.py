@@ -1,4 +1,4 @@
-"""What docs/theory.md shows is true."""
+"""Code and numbers of docs/theory.md are true."""
 
 import math
 import re
