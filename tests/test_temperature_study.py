@@ -210,6 +210,19 @@ def test_distances_from_exact_values_are_told_arm_by_arm(tmp_path):
     assert cells["| `mean`"] == [*alone, none, "0.00 (0.00 to 0.00)", f"{none} |"]
 
 
+def test_scores_of_rules_are_compared_with_the_first_arm(tmp_path):
+    operators = ["max", "keep(0.1)"]
+    study = synthetic(tmp_path / "study", operators=operators, seeds=[0, 1, 2], values={"overestimation": 0.5})
+    records = Records.read(study)
+    game, _, head, _, first, rule, _ = tables.screen(records).split("\n")
+    assert game == study.environments[0]
+    assert head == "| arm | test_return | test_return minus max | overestimation | operator_gap |"
+    scores = collect(records, "final")
+    (compared,) = simultaneous_differences([scores.of(name) for name in operators])
+    assert compared.mean is not None and first.split(" | ")[2] == ""
+    assert rule.split(" | ")[2].startswith(f"{compared.mean:+.3f} (") and "| 0.50 (0.50 to 0.50) |" in rule
+
+
 def test_what_a_parameter_does_is_told_family_by_family(tmp_path):
     operators = ["max", "softmax(1)", "softmax(30)", "softmax(300)", "mellowmax(1)", "mellowmax(10)", "mellowmax(30)"]
     values = {"overestimation": 0.5, "action_gap": 0.6714}

@@ -331,7 +331,8 @@ def main(words: Sequence[str]) -> str:
     require_seeds(screen, SCREENED, SCREENED_ON)
     choices = choose(taus, screen)
     if step == "choose":
-        return str(choices)
+        merits = [f"{rule}: {merit(screen, SCREENED, rule):.3f}" for rule in RULES]
+        return "\n".join(["mean over games of the final score over the game's scale", *merits, str(choices)])
     final = _games(*(f"final/{_folder(name)}" for name in GAMES))
     require_seeds(final, GAMES, JUDGED_ON)
     return "\n".join(map(str, judge(final, choices)))

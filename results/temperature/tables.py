@@ -3,6 +3,7 @@
 .venv/bin/python results/temperature/tables.py units     # what the unit of the rewards changes, from units/
 .venv/bin/python results/temperature/tables.py truth     # distances from exact values, from truth/
 .venv/bin/python results/temperature/tables.py scale     # what a parameter does, from scale/ and others/
+.venv/bin/python results/temperature/tables.py screen    # rules beside softmax, from screen/
 """
 
 import argparse
@@ -46,18 +47,30 @@ def units(records: Records) -> str:
 
 
 def truth(records: Records) -> str:
-    """Writes a table for each MDP: final score and distances from the exact values, each with its 95% interval.
+    """Writes a table for each MDP: final score and distances from the exact values."""
+    return _by_game(
+        records, ("test_return", "value_error", "value_bias", "policy_loss"), compared=("value_bias", "policy_loss")
+    )
 
-    `value_bias` and `policy_loss` are compared with the first arm by Dunnett's intervals.
+
+def screen(records: Records) -> str:
+    """Writes a table for each game: final score, overestimation, and how far the operator is below the max."""
+    return _by_game(records, ("test_return", "overestimation", "operator_gap"), compared=("test_return",))
+
+
+def _by_game(records: Records, names: Sequence[str], *, compared: Sequence[str]) -> str:
+    """Writes a table for each game: columns of `metrics.csv` in the last test phases, each with its 95% interval.
+
+    Some are compared with the first arm by Dunnett's intervals.
     """
     lines = []
     for game in records.study.environments:
         columns = {}
-        for name in ("test_return", "value_error", "value_bias", "policy_loss"):
+        for name in names:
             scores = collect(records, "final", name)
             runs = [scores.of(arm, game) for arm in scores.operators]
             columns[name] = [_told(summarise(each)) for each in runs]
-            if name in ("value_bias", "policy_loss"):
+            if name in compared:
                 columns[f"{name} minus {scores.operators[0]}"] = [
                     "",
                     *(with_interval(each.mean, each.interval) for each in simultaneous_differences(runs)),
@@ -117,11 +130,11 @@ def with_interval(mean: float | None, interval: Interval | None) -> str:
 def main(words: Sequence[str]) -> str:
     """Returns the table that the first word names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=("units", "truth", "scale"))
+    parser.add_argument("table", choices=("units", "truth", "scale", "screen"))
     table = parser.parse_args(words).table
     if table == "scale":
         return "\n".join(scale(_records(name)) for name in ("scale", "others"))
-    return (units if table == "units" else truth)(_records(table))
+    return {"units": units, "truth": truth, "screen": screen}[table](_records(table))
 
 
 def _records(name: str) -> Records:
