@@ -90,12 +90,12 @@ def test_the_gap_is_between_its_bounds(q, tau):
         bounds.largest_gap(tau, actions),
         bounds.entropy_gap(tau, q),
         bounds.per_action_gap(tau, actions),
-        bounds.lemma_1_upper(tau, actions, spread),
+        bounds.lemma_2_upper(tau, actions, spread),
     ]
     for limit in limits:
         assert np.all(found <= limit + 1e-12)
     assert np.all(found >= bounds.smallest_gap(tau, actions, spread) - 1e-12)
-    lower = bounds.lemma_1_lower(tau, actions, spread)  # equal where tau d is 0, but for rounding
+    lower = bounds.lemma_2_lower(tau, actions, spread)  # equal where tau d is 0, but for rounding
     assert np.all(bounds.smallest_gap(tau, actions, spread) >= lower * (1 - 1e-15))
 
 
@@ -105,7 +105,7 @@ def test_which_bound_is_better(tau, actions, spread):
     assert bounds.largest_gap(tau, actions, spread) <= sharp * (1 + 1e-12)
     assert sharp <= ops.mellowmax(tau).largest_gap(actions)  # log(m) / tau
     assert sharp <= bounds.per_action_gap(tau, actions)
-    assert bounds.largest_gap(tau, actions, spread) <= bounds.lemma_1_upper(tau, actions, spread) * (1 + 1e-12)
+    assert bounds.largest_gap(tau, actions, spread) <= bounds.lemma_2_upper(tau, actions, spread) * (1 + 1e-12)
 
 
 @given(q=ROWS, tau=TAUS)
@@ -152,42 +152,42 @@ def test_at_tau_0_only_the_spread_bounds_the_gap():
 
 
 @pytest.mark.parametrize(("tau", "stated", "sharp"), [(1.0, 914.0, 1.46), (5.0, 22.8, 0.291), (10.0, 1.42, 0.146)])
-def test_lemma_1_is_loose(tau, stated, sharp):
+def test_lemma_2_is_loose(tau, stated, sharp):
     """18 actions, Qmax 100: at tau 1 the bound is more than the span of 200 that values have."""
-    assert bounds.lemma_1_upper(tau, 18, 200.0) == pytest.approx(stated, rel=3e-3)
+    assert bounds.lemma_2_upper(tau, 18, 200.0) == pytest.approx(stated, rel=3e-3)
     assert bounds.largest_gap(tau, 18) == pytest.approx(sharp, rel=3e-3)
 
 
-def test_lemma_1_is_met_at_tau_0_with_two_actions():
-    assert gap(0.0, one_best(2, 3.0)) == bounds.lemma_1_upper(0.0, 2, 3.0) == 1.5
+def test_lemma_2_is_met_at_tau_0_with_two_actions():
+    assert gap(0.0, one_best(2, 3.0)) == bounds.lemma_2_upper(0.0, 2, 3.0) == 1.5
 
 
 @pytest.mark.parametrize(("q_max", "tau"), [(1, 1.92), (10, 4.92), (100, 7.55), (1000, 10.09)])
-def test_lemma_1_is_of_order_1_over_tau_from_some_tau_on(q_max, tau):
+def test_lemma_2_is_of_order_1_over_tau_from_some_tau_on(q_max, tau):
     crossing = brentq(lambda tau: 1 / (tau + 2) - 2 * q_max / (1 + math.exp(tau)), 0.0, 50.0)
     assert crossing == pytest.approx(tau, abs=0.005)
-    assert bounds.lemma_1_upper(crossing + 0.1, 2, 2 * q_max) == pytest.approx(1 / (crossing + 2.1))
+    assert bounds.lemma_2_upper(crossing + 0.1, 2, 2 * q_max) == pytest.approx(1 / (crossing + 2.1))
 
 
-def test_the_lower_bound_of_lemma_1_fails_for_a_third_of_all_values():
+def test_the_lower_bound_of_lemma_2_fails_for_a_third_of_all_values():
     """Values from [-1, 1]^2, where the largest spread is 2: the chance that theirs is too small, d below `near`."""
-    near = brentq(lambda d: float(gap(1.0, one_best(2, d)) - bounds.lemma_1_lower(1.0, 2, 2.0)), 0.0, 1.0)
+    near = brentq(lambda d: float(gap(1.0, one_best(2, d)) - bounds.lemma_2_lower(1.0, 2, 2.0)), 0.0, 1.0)
     assert 1 - (1 - near / 2) ** 2 == pytest.approx(0.297, abs=0.001)
     q = np.random.default_rng(0).uniform(-1, 1, (20_000, 2))
-    fails = gap(1.0, q) < bounds.lemma_1_lower(1.0, 2, 2.0)
+    fails = gap(1.0, q) < bounds.lemma_2_lower(1.0, 2, 2.0)
     assert fails.mean() == pytest.approx(1 - (1 - near / 2) ** 2, abs=0.01)
 
 
-def test_the_lower_bound_of_lemma_1_at_its_smallest_counterexample():
-    assert bounds.lemma_1_lower(1.0, 2, 1.0) == pytest.approx(0.18394, abs=5e-6)
+def test_the_lower_bound_of_lemma_2_at_its_smallest_counterexample():
+    assert bounds.lemma_2_lower(1.0, 2, 1.0) == pytest.approx(0.18394, abs=5e-6)
     assert gap(1.0, np.array([0.01, 0.0])) == pytest.approx(0.004975, abs=5e-7)
     assert gap(1.0, np.array([0.0, 0.0])) == 0
 
 
-def test_lemma_1_where_no_reward_is_positive():
+def test_lemma_2_where_no_reward_is_positive():
     assert gap(0.1, np.array([0.0, -10.0])) == pytest.approx(2.6894, abs=5e-5)
-    assert bounds.lemma_1_upper(0.1, 2, 0.0) == pytest.approx(0.4762, abs=5e-5)
-    assert bounds.lemma_1_upper(0.1, 2, 10.0) == pytest.approx(4.7502, abs=5e-5)
+    assert bounds.lemma_2_upper(0.1, 2, 0.0) == pytest.approx(0.4762, abs=5e-5)
+    assert bounds.lemma_2_upper(0.1, 2, 10.0) == pytest.approx(4.7502, abs=5e-5)
 
 
 def test_gaps_add_up():
@@ -219,14 +219,14 @@ def test_what_values_can_be_reached(gamma, rewards, start):
         (lambda: bounds.entropy_gap(0.0, [0.0, 1.0]), r"tau \(0\.0\) must be finite and above 0"),
         (lambda: bounds.entropy_gap(-1.0, [0.0, 1.0]), r"tau \(-1\.0\) must be finite and above 0"),
         (
-            lambda: bounds.lemma_1_lower(1.0, 2, -1.0),
+            lambda: bounds.lemma_2_lower(1.0, 2, -1.0),
             r"distance \(-1\.0\) must be at least 0; a distance is the larger",
         ),
         (
-            lambda: bounds.lemma_1_lower(1.0, 2, 1.0, 0.5),
+            lambda: bounds.lemma_2_lower(1.0, 2, 1.0, 0.5),
             r"largest_distance \(0\.5\) must be at least distance \(1\.0\)",
         ),
-        (lambda: bounds.lemma_1_lower(1.0, 2, [1.0, math.nan]), r"distance \(\[1\.0, nan\]\) must be at least 0"),
+        (lambda: bounds.lemma_2_lower(1.0, 2, [1.0, math.nan]), r"distance \(\[1\.0, nan\]\) must be at least 0"),
         (lambda: bounds.smallest_gap(1.0, 2, -1.0), r"spread \(-1\.0\) must be at least 0"),
         (lambda: bounds.largest_gap(1.0, 2, -1.0), r"spread \(-1\.0\) must be at least 0"),
         (

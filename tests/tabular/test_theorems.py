@@ -149,35 +149,35 @@ def test_lemma_a1_where_every_reward_is_negative():
 
 def test_the_sign_assumption_is_no_loss_of_generality_only_after_a_shift_of_rewards():
     """Rewards 0 and -10, tau 0.1: the gap is 2.6894, the bound 0.4762. Rewards 10 and 0: the same gap is within it."""
-    losses = theorems.LEMMA_1_UPPER.counterexample()
+    losses = theorems.LEMMA_2_UPPER.counterexample()
     assert losses.q_max == 0
     assert losses.gap[0, 0] == pytest.approx(2.6894, abs=5e-5)
-    assert theorems.LEMMA_1_UPPER.margin("paper", losses) == pytest.approx(0.4762 - 2.6894, abs=1e-4)
+    assert theorems.LEMMA_2_UPPER.margin("paper", losses) == pytest.approx(0.4762 - 2.6894, abs=1e-4)
     assert theorems.COROLLARY.margin("paper", losses) == pytest.approx(0 - 10)
-    assert theorems.THEOREM_2_UPPER.margin("paper", losses) == pytest.approx(0.4762 - 2.6894, abs=1e-4)
-    assert theorems.THEOREM_1_LOWER.margin("paper", losses) == pytest.approx(9 * (0.4762 - 2.6894), abs=2e-3)
+    assert theorems.THEOREM_4_UPPER.margin("paper", losses) == pytest.approx(0.4762 - 2.6894, abs=1e-4)
+    assert theorems.THEOREM_3_LOWER.margin("paper", losses) == pytest.approx(9 * (0.4762 - 2.6894), abs=2e-3)
     shifted = iterate_both(examples.one_state([10.0, 0.0], gamma=0.9), tau=0.1, start=[[10.0, 0.0]], steps=100)
     assert shifted.gap == pytest.approx(losses.gap)
     assert theorems.GAINS.holds(shifted).all()
-    for statement in (theorems.LEMMA_1_UPPER, theorems.COROLLARY, theorems.THEOREM_2_UPPER, theorems.THEOREM_1_LOWER):
+    for statement in (theorems.LEMMA_2_UPPER, theorems.COROLLARY, theorems.THEOREM_4_UPPER, theorems.THEOREM_3_LOWER):
         assert statement.margin("paper", shifted) >= 0
 
 
-def test_the_lower_bound_of_lemma_1_fails_if_one_iterate_is_tied():
+def test_the_lower_bound_of_lemma_2_fails_if_one_iterate_is_tied():
     """Q0 = (0, 0), Q1 = (1, 0): the bound is 0.18394, the gap of Q0 is 0, and the average gap 0.13447."""
-    tied = theorems.LEMMA_1_LOWER.counterexample()
+    tied = theorems.LEMMA_2_LOWER.counterexample()
     assert tied.soft[0, :, 0].tolist() == [[0.0, 0.0], [1.0, 0.0]]
-    assert theorems.LEMMA_1_LOWER.margin("paper", tied) == pytest.approx(-0.18394, abs=5e-6)
-    assert theorems.THEOREM_2_LOWER.margin("paper", tied) == pytest.approx(0.13447 - 0.18394, abs=1e-5)
+    assert theorems.LEMMA_2_LOWER.margin("paper", tied) == pytest.approx(-0.18394, abs=5e-6)
+    assert theorems.THEOREM_4_LOWER.margin("paper", tied) == pytest.approx(0.13447 - 0.18394, abs=1e-5)
 
 
-def test_bounds_of_lemma_1_are_met_on_iterates():
+def test_bounds_of_lemma_2_are_met_on_iterates():
     """One best action and one worse, rewards 1.2784645 apart: the sharp bounds leave nothing."""
     worst = 1.2784645427610738
     iterates = iterate_both(examples.one_state([worst, 0.0], gamma=0.9), tau=1.0, start=[[worst, 0.0]], steps=200)
-    for statement in (theorems.LEMMA_1_UPPER, theorems.LEMMA_1_LOWER):
+    for statement in (theorems.LEMMA_2_UPPER, theorems.LEMMA_2_LOWER):
         assert statement.margin("sharp", iterates) == 0
-    expected = 9 * (1 - 0.9**200) * 0.2784645427610738  # Theorem 1 (I), lower bound, with the sharp gap
+    expected = 9 * (1 - 0.9**200) * 0.2784645427610738  # Theorem 3 (I), lower bound, with the sharp gap
     assert iterates.error[0, -1] == pytest.approx([expected, expected])
     assert bounds.discounted_sum(0.9, 200) * bounds.largest_gap(1.0, 2) == pytest.approx(expected)
 
@@ -185,7 +185,7 @@ def test_bounds_of_lemma_1_are_met_on_iterates():
 @pytest.mark.parametrize(
     ("tau", "worst", "step"), [(1, 0.26625, 1), (10, 0.0275678, 206), (100, 0.00275679, 435), (1000, 0.000275680, 664)]
 )
-def test_theorem_1_ii_has_no_exponential_rate_that_serves_every_k(tau, worst, step):
+def test_theorem_3_ii_has_no_exponential_rate_that_serves_every_k(tau, worst, step):
     """The chain: whatever tau, some k has an error of about `0.27568 / tau`."""
     iterates = iterate_both(examples.vanishing_gap(), tau, examples.vanishing_gap_start(), steps=900)
     error = iterates.exact[0, :, 0, 0] - iterates.soft[0, :, 0, 0]
@@ -197,7 +197,7 @@ def test_theorem_1_ii_has_no_exponential_rate_that_serves_every_k(tau, worst, st
         assert tau * error.max() == pytest.approx(0.99 * bounds.largest_gap(1.0, 2), rel=1e-4)  # 0.27568
 
 
-def test_theorem_1_ii_for_one_k_has_the_smallest_positive_gap_as_its_rate():
+def test_theorem_3_ii_for_one_k_has_the_smallest_positive_gap_as_its_rate():
     """Any fixed MDP, start and k: the logarithm of the error falls by that gap per unit of tau, in the end."""
     rng = np.random.default_rng(2)
     mdp = FiniteMDP(rng.dirichlet(np.ones(3), (3, 3)), rng.random((3, 3)), 0.9)
@@ -223,13 +223,13 @@ def test_in_the_limit_of_k_the_rate_is_the_smallest_positive_gap_of_the_optimal_
     assert np.log(high / low) / (3 / smallest) == pytest.approx(-smallest, rel=0.02)
 
 
-def test_theorem_1_ii_even_a_tied_start_defeats_the_bound_of_the_proof():
+def test_theorem_3_ii_even_a_tied_start_defeats_the_bound_of_the_proof():
     """One state, rewards 1 and 0, Q0 = 0: the sum over the distances of Q0 is 0, the error after two steps is not."""
     iterates = iterate_both(examples.one_state([1.0, 0.0], gamma=0.9), tau=1.0, steps=2)
-    assert theorems.THEOREM_1_RATE.margin("paper", iterates) == pytest.approx(-0.9 / (1 + np.e))
+    assert theorems.THEOREM_3_RATE.margin("paper", iterates) == pytest.approx(-0.9 / (1 + np.e))
 
 
-def test_the_limits_of_theorem_1_hold_where_softmax_never_settles():
+def test_the_limits_of_theorem_3_hold_where_softmax_never_settles():
     """The cycle of two stays between Q* less the sharp gap, summed, and Q*."""
     mdp = examples.period_two()
     iterates = iterate_both(mdp, 1.0, steps=400)
@@ -242,13 +242,13 @@ def test_the_limits_of_theorem_1_hold_where_softmax_never_settles():
 
 
 def test_an_audit_names_every_statement():
-    lines = audit(theorems.LEMMA_1_LOWER.counterexample()).splitlines()
+    lines = audit(theorems.LEMMA_2_LOWER.counterexample()).splitlines()
     assert len(lines) == 1 + len(STATEMENTS)
     assert all(line.startswith(statement.name) for line, statement in zip(lines[1:], STATEMENTS, strict=True))
     assert sum("-0." in line for line in lines) == 2
 
 
 def test_a_form_that_there_is_not():
-    iterates = theorems.LEMMA_1_LOWER.counterexample()
-    with pytest.raises(ValueError, match="Lemma A2 has no form 'sharp'; it has paper"):
-        theorems.LEMMA_A2.margin("sharp", iterates)
+    iterates = theorems.LEMMA_2_LOWER.counterexample()
+    with pytest.raises(ValueError, match="Lemma A3 has no form 'sharp'; it has paper"):
+        theorems.LEMMA_A3.margin("sharp", iterates)

@@ -52,7 +52,7 @@ def value_statistics(
 ) -> dict[str, float]:
     """Computes statistics of values, means over held-out observations `[N, *obs_shape]`, illegal actions left out.
 
-    `held_out_value` is the paper's "estimated Q-values" (Figs. 3 and 4), the same quantity for every operator.
+    `held_out_value` is the paper's "estimated Q-values" (Figs. 3 and 4), the same for every operator: Deviation D34.
 
     Args:
         state: the learner's state, with the online network's and the target network's parameters.

@@ -177,8 +177,9 @@ def td_loss(
     key: jax.Array | None = None,
     updates: Any = 0,
 ) -> tuple[jax.Array, UpdateMetrics]:
-    """Computes the loss of the temporal-difference error (the paper's Eq. 1), and the metrics of the minibatch.
+    """Computes the loss of the temporal-difference error, and the metrics of the minibatch.
 
+    It is Huber's, where the paper's Eq. 1 has the square: Deviation D31.
     Rewards are clipped here and nowhere else. No gradient flows through the target. The pass of the online network
     over `next_obs` is dropped by the compiler for operators that do not use it.
 

@@ -53,9 +53,9 @@ class LearnerSettings(UpdateSettings):
     Attributes:
         batch_size: transitions in a minibatch.
         update_period_steps: agent steps from one update to the next.
-        target_period_updates: updates from one copy of the target network to the next.
+        target_period_updates: updates from one copy of the target network to the next. Deviation D32.
         replay_capacity: frames that the replay holds, in each run.
-        replay_start_steps: agent steps with uniformly random actions before the first update.
+        replay_start_steps: agent steps with uniformly random actions before the first update. Deviation D36.
         epsilon_start: exploration rate until replay starts.
         epsilon_end: exploration rate after its decay.
         epsilon_decay_steps: agent steps over which epsilon falls linearly, counted from `replay_start_steps`.

@@ -361,6 +361,7 @@ def relative(kappa: Number) -> Relative:
         TypeError: `kappa` is no number.
         ValueError: it is out of range.
 
-    Source: the adaptive temperature of the code of Song, Parr and Carin (2019), without its factors of m.
+    Source: after the cooled temperature of the code of Song, Parr and Carin (2019), which has factors `sqrt(m)` and
+    `floor(log t)` at update t, and one state's deviation for a whole minibatch.
     """
     return checked(Relative, "relative", kappa)

@@ -117,7 +117,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         ),
         Entry(
             "relative", means.relative, means.Relative, "2", r"\mathrm{sm}_\tau(q),\ \tau = \kappa / \mathrm{std}(q)",
-            "Song, Parr and Carin (2019)",
+            "after the code of Song et al. (2019)",
         ),
     ),
     "with a unit": (

@@ -149,9 +149,11 @@ _LAPTOP = Scale(
     preset="sharp-minatar",
     settings={},
     differs=(
-        "MinAtar's games in place of Atari's: boards of 10 x 10 in place of screens, other scores, raw rewards; "
-        "600,000 agent steps a run in place of 50,000,000; Adam in place of RMSProp; tau and omega up to 300, since "
-        "values of MinAtar's actions lie closer together."
+        "MinAtar's games in place of Atari's: one board of 10 x 10 and a small network in place of four screens and "
+        "the paper's, one frame a step, a tenth of the actions sticky, no lives, other scores, raw rewards; 600,000 "
+        "agent steps a run in place of 50,000,000, with epsilon at its end after 105,000; Adam in place of RMSProp, "
+        "and losses averaged over a minibatch in place of summed, so that gradient norms are a 32nd of what they would "
+        "be and variances a 1,024th; tau and omega up to 300, since values of MinAtar's actions lie closer together."
     ),
 )
 _FULL = Scale(

@@ -182,8 +182,8 @@ VIEWS = {
             "The gain comes from the target and not from exploration; exploring by mellowmax's policy did much worse; "
             "cooling found no better policy.",
             "The paper gives no numbers. An exploring arm draws its actions from the policy of the parameter that was "
-            "chosen for softmax, or mellowmax, in the target; epsilon is as for all. Softmax is cooled as in the "
-            f"authors' code, its defects mended (Deviation D29). Mean is of the last phases; {_DEVIATIONS}.",
+            "chosen for softmax, or mellowmax, in the target; epsilon is as for all. Softmax is cooled by the "
+            f"authors' formula, in every update (Deviation D29). Mean is of the last phases; {_DEVIATIONS}.",
             tables.exploration,
             partial(tables.panels, tables.draw_exploration),
             partial(judge_all, ("cooling", "not-exploration", "mellowmax-exploration")),

@@ -91,7 +91,7 @@ def period_two(gamma: float = 0.9) -> FiniteMDP:
 
 
 def vanishing_gap(gamma: float = 0.99) -> FiniteMDP:
-    """Build the chain on which the rate of Theorem 1 (II) is not exponential in tau, once it has to serve every k.
+    """Build the chain on which the rate of Theorem 3 (II) is not exponential in tau, once it has to serve every k.
 
     State 0 leads to state 1, where action 0 leads to state 2 and action 1 to state 3; both stay for ever, and no
     reward is paid. Start from `vanishing_gap_start`, where the better action is better by 1. After k - 1 steps it is

@@ -209,7 +209,7 @@ def _band(
     """Encloses the fixed points of an operator that is not monotone by those of the maximum and mean: `[S, A]` each.
 
     Only these need be monotone: `operator <= max` gives `Q <= Q*`, and a largest gap g between the two
-    `Q* - Q <= gamma / (1 - gamma) g` (Theorem 1 (I), with the sharp gap).
+    `Q* - Q <= gamma / (1 - gamma) g` (Theorem 3 (I), with the sharp gap).
     """
     lower, upper = np.full_like(mdp.reward, -np.inf), np.where(mdp.legal, np.inf, -np.inf)
     if enclosure.by_shifts:

@@ -5,13 +5,13 @@ be larger less the other, wherever the inequality speaks. So a form holds where 
 of the paper's form is a `Premise`; where that form fails, the statement carries a `counterexample`, as small as can
 make the point. docs/theory.md tells it all in words.
 
-Theorem 2 speaks of estimates of the values of a state. Nothing is supposed of how they come about, so the iterates
+Theorem 4 speaks of estimates of the values of a state. Nothing is supposed of how they come about, so the iterates
 serve: those of one state are its estimates, all equally likely.
 
 Example:
-    >>> LEMMA_1_LOWER.margin("paper", LEMMA_1_LOWER.counterexample()).round(5).tolist()
+    >>> LEMMA_2_LOWER.margin("paper", LEMMA_2_LOWER.counterexample()).round(5).tolist()
     [-0.18394]
-    >>> LEMMA_1_LOWER.margin("sharp", LEMMA_1_LOWER.counterexample()).tolist()
+    >>> LEMMA_2_LOWER.margin("sharp", LEMMA_2_LOWER.counterexample()).tolist()
     [0.0]
 """
 
@@ -87,8 +87,8 @@ def audit(iterates: Iterates) -> str:
     """Lay out how every statement fares: the smallest margin of each form; a negative one has failed.
 
     Example:
-        >>> print(audit(LEMMA_1_LOWER.counterexample()).splitlines()[4])
-        Lemma 1, lower bound          (it is false)            -0.1839           0           0
+        >>> print(audit(LEMMA_2_LOWER.counterexample()).splitlines()[4])
+        Lemma 2, lower bound          (it is false)            -0.1839           0           0
     """
     lines = [f"{'statement':<30}{'true as stated if':<20}" + "".join(f"{form:>12}" for form in FORMS)]
     for statement in STATEMENTS:
@@ -140,8 +140,8 @@ def _within(it: Iterates, limits: Values) -> Values:
     return (it.values - limits) * np.array([1.0, -1.0])
 
 
-def _lemma_1_upper(it: Iterates, largest_distance: Values) -> Values:
-    return bounds.lemma_1_upper(it.tau, it.actions, largest_distance)
+def _lemma_2_upper(it: Iterates, largest_distance: Values) -> Values:
+    return bounds.lemma_2_upper(it.tau, it.actions, largest_distance)
 
 
 def _largest_spread(it: Iterates) -> Values:
@@ -217,7 +217,7 @@ LEMMA_A1 = Statement(
     counterexample=_constant_reward,
 )
 COROLLARY = Statement(
-    "Corollary of Lemma A1",
+    "Corollary A2",
     "|Q(s, a) - Q(s, b)| <= 2 Qmax = 2 Rmax / (1 - gamma); Rmax >= -Rmin >= 0 without loss of generality",
     GAINS,
     paper=lambda it: 2 * it.q_max - it.spread,
@@ -225,42 +225,42 @@ COROLLARY = Statement(
     sharp=lambda it: np.diff(it.reachable) - it.spread,
     counterexample=_losses,
 )
-LEMMA_1_UPPER = Statement(
-    "Lemma 1, upper bound",
+LEMMA_2_UPPER = Statement(
+    "Lemma 2, upper bound",
     "max Q(s, .) - sm Q(s, .) <= (m - 1) max{1 / (tau + 2), 2 Qmax / (1 + exp(tau))}",
     GAINS,
-    paper=lambda it: _lemma_1_upper(it, 2 * it.q_max) - it.gap,
-    corrected=lambda it: _lemma_1_upper(it, it.width) - it.gap,
+    paper=lambda it: _lemma_2_upper(it, 2 * it.q_max) - it.gap,
+    corrected=lambda it: _lemma_2_upper(it, it.width) - it.gap,
     sharp=lambda it: bounds.largest_gap(it.tau, it.actions, it.spread) - it.gap,
     counterexample=_losses,
 )
-LEMMA_1_LOWER = Statement(
-    "Lemma 1, lower bound",
+LEMMA_2_LOWER = Statement(
+    "Lemma 2, lower bound",
     "max Q(s, .) - sm Q(s, .) >= D / (m exp(tau D)), D the largest spread of state s over all iterates",
     NEVER,
-    paper=lambda it: it.gap - bounds.lemma_1_lower(it.tau, it.actions, _largest_spread(it)),
-    corrected=lambda it: it.gap - bounds.lemma_1_lower(it.tau, it.actions, it.spread, _largest_spread(it)),
+    paper=lambda it: it.gap - bounds.lemma_2_lower(it.tau, it.actions, _largest_spread(it)),
+    corrected=lambda it: it.gap - bounds.lemma_2_lower(it.tau, it.actions, it.spread, _largest_spread(it)),
     sharp=lambda it: it.gap - bounds.smallest_gap(it.tau, it.actions, it.spread),
     counterexample=_tied_start,
 )
-THEOREM_1_UPPER = Statement(
-    "Theorem 1 (I), upper bound",
+THEOREM_3_UPPER = Statement(
+    "Theorem 3 (I), upper bound",
     "limsup Tsoft^k Q0 <= Q*; in the proof, Tsoft^k Q0 <= T^k Q0 for every k",
     ALWAYS,
     paper=lambda it: it.error[:, 1:, 0],
 )
-THEOREM_1_LOWER = Statement(
-    "Theorem 1 (I), lower bound",
+THEOREM_3_LOWER = Statement(
+    "Theorem 3 (I), lower bound",
     "liminf Tsoft^k Q0 >= Q* - gamma / (1 - gamma) (m - 1) max{1 / (tau + 2), 2 Qmax / (1 + exp(tau))}; read for every "
     "k, as it is proved",
     GAINS,
-    paper=lambda it: bounds.discounted_sum(it.gamma) * _lemma_1_upper(it, 2 * it.q_max) - it.error[..., 1:],
-    corrected=lambda it: bounds.discounted_sum(it.gamma) * _lemma_1_upper(it, it.width) - it.error[..., 1:],
+    paper=lambda it: bounds.discounted_sum(it.gamma) * _lemma_2_upper(it, 2 * it.q_max) - it.error[..., 1:],
+    corrected=lambda it: bounds.discounted_sum(it.gamma) * _lemma_2_upper(it, it.width) - it.error[..., 1:],
     sharp=lambda it: _summed(it, bounds.largest_gap(it.tau, it.actions, it.width)),
     counterexample=_losses,
 )
-THEOREM_1_RATE = Statement(
-    "Theorem 1 (II)",
+THEOREM_3_RATE = Statement(
+    "Theorem 3 (II)",
     "T^k Q0 - Tsoft^k Q0 <= sum_(j <= k) gamma^j sum_i d_i / (1 + exp(tau d_i)), read with the distances d_i of Q0, "
     "the only ones that depend neither on tau nor on k; hence an exponential rate",
     NEVER,
@@ -269,45 +269,46 @@ THEOREM_1_RATE = Statement(
     sharp=lambda it: _compounded(it, _exact_gap(it)),
     counterexample=_chain,
 )
-THEOREM_2_SIGN = Statement(
-    "Theorem 2 (I)",
+THEOREM_4_SIGN = Statement(
+    "Theorem 4 (I)",
     "the overestimation of softmax is at most that of the maximum",
     ALWAYS,
     paper=lambda it: _average(it.gap),
 )
-THEOREM_2_LOWER = Statement(
-    "Theorem 2 (II), lower bound",
+THEOREM_4_LOWER = Statement(
+    "Theorem 4 (II), lower bound",
     "softmax reduces overestimation by at least D / (m exp(tau D)), D the largest spread of the estimates",
     NEVER,
-    paper=lambda it: _average(it.gap) - bounds.lemma_1_lower(it.tau, it.actions, _largest_spread(it)),
-    corrected=lambda it: _average(it.gap - bounds.lemma_1_lower(it.tau, it.actions, it.spread)),
+    paper=lambda it: _average(it.gap) - bounds.lemma_2_lower(it.tau, it.actions, _largest_spread(it)),
+    corrected=lambda it: _average(it.gap - bounds.lemma_2_lower(it.tau, it.actions, it.spread)),
     sharp=lambda it: _average(it.gap - bounds.smallest_gap(it.tau, it.actions, it.spread)),
     counterexample=_tied_start,
 )
-THEOREM_2_UPPER = Statement(
-    "Theorem 2 (II), upper bound",
+THEOREM_4_UPPER = Statement(
+    "Theorem 4 (II), upper bound",
     "softmax reduces overestimation by at most (m - 1) max{1 / (tau + 2), 2 Qmax / (1 + exp(tau))}",
     CLOSE,
-    paper=lambda it: _lemma_1_upper(it, 2 * it.q_max) - _average(it.gap),
-    corrected=lambda it: _lemma_1_upper(it, it.width) - _average(it.gap),
+    paper=lambda it: _lemma_2_upper(it, 2 * it.q_max) - _average(it.gap),
+    corrected=lambda it: _lemma_2_upper(it, it.width) - _average(it.gap),
     sharp=lambda it: _average(bounds.largest_gap(it.tau, it.actions, it.spread) - it.gap),
     counterexample=_losses,
 )
-THEOREM_2_MONOTONE = Statement(
-    "Theorem 2 (III)",
+THEOREM_4_MONOTONE = Statement(
+    "Theorem 4 (III)",
     "the overestimation of softmax does not decrease in tau",
     ALWAYS,
     paper=lambda it: _average(_increase(it)),
 )
-LEMMA_A2 = Statement(
-    "Lemma A2",
+LEMMA_A3 = Statement(
+    "Lemma A3",
     "softmax does not decrease in tau, whatever the values",
     ALWAYS,
     paper=_increase,
 )
 REMARK_5_1 = Statement(
     "Section 5.1, remark",
-    "softmax alone can have a negative error in the simulation; but it is never below the mean, whose error is 0",
+    "softmax alone can have a negative error in the simulation; but it is never below the mean, whose error is that of "
+    "the noise, there 0",
     NEVER,
     paper=None,
     corrected=lambda it: _average(_lead(it, ops.mean())),
@@ -329,16 +330,16 @@ LIPSCHITZ = Statement(
 STATEMENTS = (
     LEMMA_A1,
     COROLLARY,
-    LEMMA_1_UPPER,
-    LEMMA_1_LOWER,
-    THEOREM_1_UPPER,
-    THEOREM_1_LOWER,
-    THEOREM_1_RATE,
-    THEOREM_2_SIGN,
-    THEOREM_2_LOWER,
-    THEOREM_2_UPPER,
-    THEOREM_2_MONOTONE,
-    LEMMA_A2,
+    LEMMA_2_UPPER,
+    LEMMA_2_LOWER,
+    THEOREM_3_UPPER,
+    THEOREM_3_LOWER,
+    THEOREM_3_RATE,
+    THEOREM_4_SIGN,
+    THEOREM_4_LOWER,
+    THEOREM_4_UPPER,
+    THEOREM_4_MONOTONE,
+    LEMMA_A3,
     LIPSCHITZ,
     REMARK_5_1,
     EQUIVALENCE,

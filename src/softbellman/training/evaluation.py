@@ -29,7 +29,7 @@ NEGLIGIBLE = 0.01  # a return is known once the discount of what was not seen ha
 
 
 class TestPhase(NamedTuple):
-    """Outcome of a test phase.
+    """Outcome of a test phase. Deviation D33.
 
     Attributes:
         scores: `[n]` raw undiscounted scores of the games counted.
