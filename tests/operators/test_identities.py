@@ -252,6 +252,41 @@ def test_the_policy_of_a_call_is_that_of_the_action_that_is_valued(spec):
     assert ops.averaged(ops.maximum()).mixture([0.0, 10.0], [5.0, 0.0]).tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("spec", ["signed_power(3)", "softmax(5)", "power_mean(3)", "mellowmax(2)"])
+def test_two_sets_together_are_worth_what_the_operator_has_for_them_wherever_they_lie(spec):
+    """Also where its value changes with the level, as that of a signed power does."""
+    op = ops.parse(spec)
+    q, selector = 3 * np.random.default_rng(0).standard_normal((2, 50, 4))
+    mask = np.arange(4) > 0
+    for pair, together, share in (
+        (ops.maxmin(op), np.minimum(q, selector), q < selector),
+        (ops.averaged(op), (q + selector) / 2, 0.5),
+    ):
+        np.testing.assert_allclose(pair(q, selector, mask), op(together, where=mask), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(pair.mixture(q, selector, mask), op.weights(together, mask), atol=1e-9)
+        gradient = op.gradient(together, where=mask) * share
+        np.testing.assert_allclose(pair.gradient(q, selector, mask), gradient, rtol=1e-6, atol=1e-9)
+
+
+def test_only_a_distribution_itself_makes_general_mellowmax_a_contraction():
+    """A class derived from the mean may have weights that move."""
+
+    @ops.operator
+    class Moving(ops.Mean):
+        laws = ops.softmax(17.0).laws
+
+        def policy(self, row):
+            return ops.softmax(17.0).policy(row)
+
+    assert ops.general_mellowmax(ops.mean(), 1, 0.01).laws.non_expansion
+    assert not ops.general_mellowmax(Moving(), 1, 0.01).laws.non_expansion
+
+
+def test_a_prior_is_as_far_from_the_maximum_as_its_share():
+    op = ops.kl_prior(5, 0.3333335, 0.3333335, 0.3333335)  # of sum 1, but for rounding that is let pass
+    assert 1e3 - op([1e3, 0.0, 0.0]) <= op.largest_gap(3) * (1 + 1e-12)
+
+
 @pytest.mark.parametrize("q", [[0.0, -30.0], [0.0, -3e4]])
 def test_a_power_of_a_weight_may_be_larger_than_the_weight_is(library, q):
     """Of d = (1, exp(5 q)) to the power 0.01 there is much left where d is too small for a float."""

@@ -317,9 +317,18 @@ def test_a_small_gamma_ends_no_iteration_early(gamma, operator, gap):
     assert solution.unique != "no" and len(solution.fixed_points) == 1
 
 
+def test_a_worse_policy_is_told_in_any_unit():
+    mdp = examples.small()
+    for each in (mdp, mdp.with_reward(1e-11 * mdp.reward)):
+        notes = tabular.solve(each, "min", gap="gap(0.1)", tolerance=1e-9 * float(np.abs(each.reward).max())).notes
+        assert any("The greedy policy is not optimal" in note for note in notes)
+
+
 def test_what_has_no_solution_is_refused():
     for operator in ("max", "softmax(5)"):
-        with pytest.raises(ValueError, match=r"gap\(1\) has no fixed point, since gaps grow at every step"):
+        with pytest.raises(
+            ValueError, match=r"gap\(1\) has no fixed point where actions differ, since gaps grow at every step"
+        ):
             tabular.solve(examples.small(), operator, gap="gap(1)")
     with pytest.raises(
         ValueError, match=r"persistent_pfrl\(0.5\) takes values from behind an end, and this MDP has ends"

@@ -141,6 +141,12 @@ def test_lemma_a1_where_every_reward_is_1():
     assert theorems.LEMMA_A1.margin("sharp", iterates) == 0
 
 
+@pytest.mark.parametrize("unit", [1e-10, 1e10])
+def test_a_violation_is_one_in_any_unit(unit):
+    iterates = iterate_both(examples.one_state([unit], gamma=0.9), tau=1 / unit, start=unit, steps=10)
+    assert theorems.LEMMA_A1.margin("paper", iterates) == pytest.approx(-9 * unit)
+
+
 def test_lemma_a1_where_every_reward_is_negative():
     iterates = iterate_both(examples.one_state([-1.0], gamma=0.9), tau=1.0, start=-1.0, steps=10)
     assert theorems.LEMMA_A1.margin("paper", iterates) == pytest.approx(-9)

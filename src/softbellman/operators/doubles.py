@@ -109,9 +109,7 @@ class Double(Pair):
         row = centre(q, legal)
         return (row.best + row.sum(self.op.weights(selector, legal) * row.z))[..., 0]
 
-    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give the derivative in `q`, the selector held fixed: the policy for the selector."""
-        return self.op.weights(selector, self._legal(q, selector, where))
+    gradient = Pair.mixture  # the derivative in `q`, the selector held fixed
 
 
 @operator
@@ -154,66 +152,70 @@ class ClippedDouble(Pair):
         return row.xp.where(below, 0 * other, self.op.weights(selector, legal))
 
 
-def _surviving(inner: Laws, *more: str) -> Laws:
-    """Claim what an operator claims of those laws that survive a change of its values, and of `more`."""
-    always = ("monotone", "non_expansion", "averages_with_its_weights", "weights_are_policy", "gradient_is_derivative")
-    names = (*always, "ignores_illegal", "homogeneous", "optimality_preserving", *more)
-    return Laws(**{name: getattr(inner, name) for name in names})
+class _Together(Pair):
+    """The base of operators that apply `op` to one value of each action, made of its two."""
 
-
-@operator
-class Maxmin(Pair):
-    """Take the smaller of two values of each action, then apply `op`; see `maxmin`."""
-
-    op: Operator
+    also: ClassVar[tuple[str, ...]] = ()
 
     @property
     def laws(self) -> Laws:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Those of `op` that survive a minimum with fixed values."""
-        return _surviving(self.op.laws, "at_most_max")
+        """Those of `op` that survive a change of its values by fixed ones."""
+        always = ("monotone", "non_expansion", "averages_with_its_weights", "weights_are_policy")
+        more = ("gradient_is_derivative", "ignores_illegal", "homogeneous", "optimality_preserving")
+        return Laws(**{name: getattr(self.op.laws, name) for name in (*always, *more, *self.also)})
+
+    def together(self, row: Row, other: Array) -> Array:
+        """Give one value of each action, measured as both are: `[..., A]`."""
+        raise NotImplementedError
+
+    def values(self, q: Array, selector: Array | None, where: Array | None) -> tuple[Array, Array, Array]:
+        """Give a level, these values measured from it, and what is legal; it is 0 where a level matters to `op`."""
+        row, other, legal = self.pair(q, selector, where)
+        level = row.best if self.op.laws.translation_equivariant else row.xp.zeros_like(row.best)
+        return level, self.together(row, other) + (row.best - level), legal
 
     def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give `op(min(q, selector))`: `[...]`."""
-        row, other, legal = self.pair(q, selector, where)
-        return row.best[..., 0] + self.op(self.smaller(row, other)[0], where=legal)
+        """Give what `op` has for these values: `[...]`."""
+        level, values, legal = self.values(q, selector, where)
+        return level[..., 0] + self.op(values, where=legal)
 
     def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give the policy of `op` for the smaller values: `[..., A]`."""
-        row, other, legal = self.pair(q, selector, where)
-        return self.op.weights(self.smaller(row, other)[0], legal)
-
-    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give the derivative in `q`: that of `op` where `q` is the smaller, else 0."""
-        row, other, legal = self.pair(q, selector, where)
-        smaller, below = self.smaller(row, other)
-        return row.xp.where(below, 0 * other, self.op.gradient(smaller, where=legal))
+        """Give the policy of `op` for these values: `[..., A]`."""
+        _, values, legal = self.values(q, selector, where)
+        return self.op.weights(values, legal)
 
 
 @operator
-class Averaged(Pair):
+class Maxmin(_Together):
+    """Take the smaller of two values of each action, then apply `op`; see `maxmin`."""
+
+    op: Operator
+    also: ClassVar[tuple[str, ...]] = ("at_most_max",)
+
+    def together(self, row: Row, other: Array) -> Array:
+        """Give the smaller one."""
+        return self.smaller(row, other)[0]
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative in `q`: that of `op` where `q` is the smaller, else 0."""
+        (row, other, legal), (_, values, _) = self.pair(q, selector, where), self.values(q, selector, where)
+        return row.xp.where(self.smaller(row, other)[1], 0 * other, self.op.gradient(values, where=legal))
+
+
+@operator
+class Averaged(_Together):
     """Average two values of each action, then apply `op`; see `averaged`."""
 
     op: Operator
 
-    @property
-    def laws(self) -> Laws:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Those of `op` that survive an average with fixed values."""
-        return _surviving(self.op.laws)
-
-    def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give `op((q + selector) / 2)`: `[...]`."""
-        row, other, legal = self.pair(q, selector, where)
-        return row.best[..., 0] + self.op((row.z + other) / 2, where=legal)
-
-    def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give the policy of `op` for the averages: `[..., A]`."""
-        row, other, legal = self.pair(q, selector, where)
-        return self.op.weights((row.z + other) / 2, legal)
+    def together(self, row: Row, other: Array) -> Array:
+        """Give the average."""
+        return (row.z + other) / 2
 
     def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the derivative in `q`: half of that of `op`."""
-        row, other, legal = self.pair(q, selector, where)
-        return self.op.gradient((row.z + other) / 2, where=legal) / 2
+        _, values, legal = self.values(q, selector, where)
+        return self.op.gradient(values, where=legal) / 2
 
 
 class _OfTheMaximum(Pair):
@@ -252,9 +254,7 @@ class SelfCorrecting(_OfTheMaximum):
         """Give the chosen action all weight: `[..., A]`."""
         return self._chosen(*self.pair(q, selector, where))
 
-    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give the derivative in `q`: 1 for the chosen action, wherever there is one."""
-        return self._chosen(*self.pair(q, selector, where))
+    gradient = mixture  # the derivative in `q`, wherever there is one
 
     def _chosen(self, row: Row, other: Array, legal: Array) -> Array:
         """Weigh by `q + beta (selector - q)`, the differences measured from the largest: at that, no beta hides q."""

@@ -98,7 +98,7 @@ class Prior(Operator):
 
     def largest_gap(self, actions: int) -> float:
         """Give `log(1 / p) / tau`, p the smallest of the prior."""
-        return -math.log(min(self.prior)) / self.tau if self.tau > 0 else math.inf
+        return math.log(math.fsum(self.prior) / min(self.prior)) / self.tau if self.tau > 0 else math.inf
 
 
 @operator
@@ -115,7 +115,7 @@ class GeneralMellowmax(Operator):
 
         As `d^kappa >= d`, it is at least the average with d.
         """
-        inner, is_given = self.op.laws, isinstance(self.op, Mean | Fixed)
+        inner, is_given = self.op.laws, type(self.op) in (Mean, Fixed)
         return Laws(
             monotone=is_given,
             translation_equivariant=inner.translation_equivariant,

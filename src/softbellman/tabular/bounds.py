@@ -42,10 +42,10 @@ def largest_gap(tau: float, actions: int, spread: ArrayLike = math.inf) -> Any:
         (0.278465, 0.268941)
     """
     others, spreads = actions - 1, _distances(spread, "spread")
-    if tau == 0:
-        return spreads * (others / actions)
     if others == 0:
         return np.zeros_like(spreads)
+    if tau == 0:
+        return spreads * (others / actions)
     distance = np.minimum(spreads, 1 / tau + ops.softmax(tau).largest_gap(actions))
     return distance * others / (np.exp(tau * distance) + others)
 

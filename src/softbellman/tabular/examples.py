@@ -95,9 +95,9 @@ def vanishing_gap(gamma: float = 0.99) -> FiniteMDP:
 
     State 0 leads to state 1, where action 0 leads to state 2 and action 1 to state 3; both stay for ever, and no
     reward is paid. Start from `vanishing_gap_start`, where the better action is better by 1. After k - 1 steps it is
-    better by `d = gamma^(k-1)`, and after k steps state 0 is off by `gamma d / (1 + exp(tau d))`. For every tau some k
-    makes `tau d` about 1.28, and the error about `0.27568 / tau`. State 4 pays 1 for ever; it is there to put the
-    start within the rewards, as Lemma A1 wants it.
+    better by `d = gamma^(k-1)`, and after k steps state 0 is off by `gamma d / (1 + exp(tau d))`. For every tau of
+    1.28 or more some k makes `tau d` about 1.28, and the error about `0.27568 / tau`. State 4 pays 1 for ever; it is
+    there to put the start within the rewards, as Lemma A1 wants it.
     """
     onward = np.array([[1, 1], [2, 3], [2, 2], [3, 3], [4, 4]])
     reward = np.zeros((5, 2))

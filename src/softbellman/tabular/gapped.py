@@ -230,7 +230,8 @@ def solve_gapped(
     mdp, operator, gap = equation.mdp, equation.operator, equation.gap
     if gap.sharpening == 0:
         raise ValueError(
-            f"{gap} has no fixed point, since gaps grow at every step; take an alpha below 1, or a ceiling."
+            f"{gap} has no fixed point where actions differ, since gaps grow at every step; take an alpha below 1, or "
+            "a ceiling."
         )
     first = np.zeros_like(mdp.reward) if start is None else start
     points = [first] if equation.is_sound else [first, *starts, best.q]
@@ -302,7 +303,7 @@ def _notes(
     greedy = q.argmax(axis=1)[:, None]
     loss = np.take_along_axis(best.q.max(axis=1, keepdims=True) - best.q, greedy, axis=1)[:, 0]
     known = float(np.max(best.upper[mdp.legal] - best.lower[mdp.legal]))  # to what the maximum's solution is proved
-    worse = loss > known + 1e-9 * np.abs(best.values).max(initial=1.0)
+    worse = loss > known + 1e-9 * np.abs(best.values).max()
     if worse.any():
         notes.append(
             f"The greedy policy is not optimal: in {worse.sum()} of {mdp.num_states} states it takes an action that is "

@@ -74,8 +74,8 @@ class Statement:
             raise ValueError(f"{self.name} has no form {form!r}; it has {', '.join(self.forms)}.")
         margins = compute(iterates)
         smallest = margins.min(axis=tuple(range(1, margins.ndim)), initial=np.inf)
-        rounding = 1e-9 * (1 + np.abs(iterates.reachable_ever).max(axis=(1, 2)))
-        return np.where(np.abs(smallest) < rounding, 0.0, smallest)
+        rounding = 1e-9 * np.abs(iterates.reachable_ever).max(axis=(1, 2))
+        return np.where(np.abs(smallest) <= rounding, 0.0, smallest)
 
     @property
     def forms(self) -> tuple[str, ...]:
