@@ -144,7 +144,7 @@ class SignedPower(Operator):
         return row.legally(ratio ** (row.constant(self.p) - 1)) / row.size
 
     def largest_share(self, actions: int) -> float:
-        """Give 1: it lies between the smallest value and the largest, and comes as near to the smallest as one likes."""
+        """Give 1: it lies between the smallest value and the largest, as near to the smallest as one likes."""
         return 1.0
 
     def _level(self, row: Row, t: Array) -> Array:
