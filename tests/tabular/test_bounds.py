@@ -158,6 +158,10 @@ def test_lemma_2_is_loose(tau, stated, sharp):
     assert bounds.largest_gap(tau, 18) == pytest.approx(sharp, rel=3e-3)
 
 
+def test_a_single_action_has_no_gap():
+    assert bounds.largest_gap(0.0, 1) == bounds.largest_gap(5.0, 1) == 0
+
+
 def test_lemma_2_is_met_at_tau_0_with_two_actions():
     assert gap(0.0, one_best(2, 3.0)) == bounds.lemma_2_upper(0.0, 2, 3.0) == 1.5
 

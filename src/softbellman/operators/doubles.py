@@ -164,25 +164,32 @@ class _Together(Pair):
         more = ("gradient_is_derivative", "ignores_illegal", "homogeneous", "optimality_preserving")
         return Laws(**{name: getattr(self.op.laws, name) for name in (*always, *more, *self.also)})
 
-    def together(self, row: Row, other: Array) -> Array:
-        """Give one value of each action, measured as both are: `[..., A]`."""
+    def together(self, row: Row, other: Array) -> tuple[Array, Array]:
+        """Give one value of each action, measured as both are, and its derivative in `q`: `[..., A]`."""
         raise NotImplementedError
 
-    def values(self, q: Array, selector: Array | None, where: Array | None) -> tuple[Array, Array, Array]:
-        """Give a level, these values measured from it, and what is legal; it is 0 where a level matters to `op`."""
+    def _parts(self, q: Array, selector: Array | None, where: Array | None) -> tuple[Array, Array, Array, Array]:
+        """Give a level, 0 where it matters to `op`, those values from there, their derivative, and what is legal."""
         row, other, legal = self.pair(q, selector, where)
-        level = row.best if self.op.laws.translation_equivariant else row.xp.zeros_like(row.best)
-        return level, self.together(row, other) + (row.best - level), legal
+        values, slope = self.together(row, other)
+        if self.op.laws.translation_equivariant:
+            return row.best, values, slope, legal
+        return row.xp.zeros_like(row.best), row.best + values, slope, legal
 
     def __call__(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give what `op` has for these values: `[...]`."""
-        level, values, legal = self.values(q, selector, where)
+        level, values, _, legal = self._parts(q, selector, where)
         return level[..., 0] + self.op(values, where=legal)
 
     def mixture(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
         """Give the policy of `op` for these values: `[..., A]`."""
-        _, values, legal = self.values(q, selector, where)
+        _, values, _, legal = self._parts(q, selector, where)
         return self.op.weights(values, legal)
+
+    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
+        """Give the derivative in `q`: that of `op`, as far as these values go with `q`."""
+        _, values, slope, legal = self._parts(q, selector, where)
+        return slope * self.op.gradient(values, where=legal)
 
 
 @operator
@@ -190,16 +197,13 @@ class Maxmin(_Together):
     """Take the smaller of two values of each action, then apply `op`; see `maxmin`."""
 
     op: Operator
+
     also: ClassVar[tuple[str, ...]] = ("at_most_max",)
 
-    def together(self, row: Row, other: Array) -> Array:
-        """Give the smaller one."""
-        return self.smaller(row, other)[0]
-
-    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give the derivative in `q`: that of `op` where `q` is the smaller, else 0."""
-        (row, other, legal), (_, values, _) = self.pair(q, selector, where), self.values(q, selector, where)
-        return row.xp.where(self.smaller(row, other)[1], 0 * other, self.op.gradient(values, where=legal))
+    def together(self, row: Row, other: Array) -> tuple[Array, Array]:
+        """Give the smaller one, which goes with `q` where that is it."""
+        smaller, below = self.smaller(row, other)
+        return smaller, row.xp.where(below, 0 * other, 1.0)
 
 
 @operator
@@ -208,14 +212,9 @@ class Averaged(_Together):
 
     op: Operator
 
-    def together(self, row: Row, other: Array) -> Array:
-        """Give the average."""
-        return (row.z + other) / 2
-
-    def gradient(self, q: Array, selector: Array | None = None, where: Array | None = None) -> Array:
-        """Give the derivative in `q`: half of that of `op`."""
-        _, values, legal = self.values(q, selector, where)
-        return self.op.gradient(values, where=legal) / 2
+    def together(self, row: Row, other: Array) -> tuple[Array, Array]:
+        """Give the average, which goes half as far as `q`."""
+        return (row.z + other) / 2, 0.5
 
 
 class _OfTheMaximum(Pair):
@@ -289,7 +288,8 @@ class WeightedDouble(_OfTheMaximum):
         return (1 - share) * best + steep * (best - worst)
 
     def _parts(self, q: Array, selector: Array | None, where: Array | None) -> tuple[Row, *tuple[Array, ...]]:
-        (row, other, legal), choosing = self.pair(q, selector, where), real(selector)
+        row, other, legal = self.pair(q, selector, where)
+        choosing = real(selector)
         best, worst = self.op.weights(choosing, legal), self.op.weights(-choosing, legal)
         mine, theirs = row.sum(best * row.z), row.sum(best * other)
         spread, c = mine - row.sum(worst * row.z), row.positive(self.c)
