@@ -58,6 +58,26 @@ def test_what_is_claimed_holds_and_what_is_not_is_false(spec):
     judge(ops.check_operator(ops.parse(spec), trials=200), ops.parse(spec))
 
 
+HARD_TO_ROUND = [  # values far larger than what is compared, roots of what cancels, a quadrature of one action
+    *("logsumexp(1e-9)", "logsumexp(0.01)", "logsumexp(0.1)", "logsumexp(5)", "sparsemax(0.01)", "sparsemax(5)"),
+    *("sparsemax(100)", "general_mellowmax(mean, 0.5, 0.001)", "signed_power(3)", "signed_power(5)", "perturbed(1)"),
+]
+
+
+@pytest.mark.parametrize("spec", HARD_TO_ROUND)
+def test_rounding_violates_no_law(spec):
+    for seed in range(3):
+        report = ops.check_operator(ops.parse(spec), seed=seed)
+        assert report.ok, str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", EXAMPLES)
+def test_so_it_is_with_as_many_draws_as_users_make(spec):
+    for seed in range(4):
+        judge(ops.check_operator(ops.parse(spec), seed=seed), ops.parse(spec))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", EXAMPLES)
 def test_so_it_is_on_every_library(spec, of_any_precision):

@@ -154,17 +154,15 @@ class _Probe(NamedTuple):
 
     def slopes(self, q: Values, power: float) -> tuple[Values, Values]:
         """Difference quotients forward and backward in each action, `[B, A]`; the step is `eps ** power * scale`."""
-        actions = q.shape[-1]
         step = self.eps**power * self.scale(q)
-        moves = np.eye(actions)[:, None, :] * step  # [A, B, A]
+        moves = np.eye(q.shape[-1])[:, None, :] * step  # [A, B, A]
         here = self.value(q)
         ahead, behind = self.value(q + moves), self.value(q - moves)  # [A, B]
         return ((ahead - here) / step[:, 0]).T, ((here - behind) / step[:, 0]).T
 
     def slope(self, q: Values) -> Values:
         """The difference quotient over a larger step, both ways, that proposes where to look: `[B, A]`."""
-        ahead, behind = self.slopes(q, 0.25)
-        return (ahead + behind) / 2
+        return np.mean(self.slopes(q, 0.25), axis=0)
 
     def climb(self, objective: Callable[[_Probe, Values], Values], climbers: int = 16, rounds: int = 16) -> _Probe:
         """Move the most promising rows to where an objective `[B]` is larger, by a random search of shrinking steps."""
@@ -194,16 +192,21 @@ def _monotone(drawn: _Probe) -> _Excess:
     p = drawn.climb(lambda p, q: np.max(-p.slope(q), axis=-1))
     step = p.eps**0.25 * p.scale(p.q) * np.eye(p.q.shape[-1])[np.argmin(p.slope(p.q), axis=-1)]
     p, step = _and_far(p, drawn, step, np.abs(_far(drawn)))
-    fall = p.value(p.q) - p.value(p.q + step)
-    return _Excess(fall / np.max(step, axis=-1), 0.0, p.eps**0.5 * 10, p, p.q + step)
+    return _Excess(-_rise(p, step), 0.0, p.eps**0.5 * 10, p, p.q + step)
 
 
 def _non_expansion(drawn: _Probe) -> _Excess:
     p = drawn.climb(lambda p, q: np.sum(np.abs(p.slope(q)), axis=-1))
     step = p.eps**0.25 * p.scale(p.q) * np.where(p.slope(p.q) < 0, -1.0, 1.0)
     p, step = _and_far(p, drawn, step, _far(drawn))
-    distance = np.max(np.abs((p.q + step) - p.q), axis=-1)
-    return _Excess(np.abs(p.value(p.q + step) - p.value(p.q)) / distance, 1.0, p.eps**0.5 * 10, p, p.q + step)
+    return _Excess(np.abs(_rise(p, step)), 1.0, p.eps**0.5 * 10, p, p.q + step)
+
+
+def _rise(p: _Probe, step: Values) -> Values:
+    """The rise of the value over a step, for each unit of the step's length, less what its rounding may be: `[B]`."""
+    here = p.value(p.q)
+    rise, rounding = p.value(p.q + step) - here, 8 * p.eps * p.rounded(p.q, here)
+    return np.sign(rise) * np.maximum(np.abs(rise) - rounding, 0.0) / np.max(np.abs((p.q + step) - p.q), axis=-1)
 
 
 def _far(p: _Probe) -> Values:
@@ -288,15 +291,17 @@ def _ignores_illegal(p: _Probe) -> _Excess:
 def _homogeneous(p: _Probe) -> _Excess:
     factor = np.exp(p.rng.normal(scale=2.0, size=(len(p.q), 1)))
     scaled, here = _float64(p.op(factor * p.q, factor * p.selector)) / factor[:, 0], p.value(p.q)
-    return _Excess(np.abs(scaled - here) / p.rounded(p.q, here), 0.0, p.eps**0.75, p, factor * p.q)
+    near = p.value(p.q * (1 + 8 * p.eps * p.rng.uniform(-1, 1, size=(8, *p.q.shape))))
+    amount = np.abs(scaled - here) - np.max(np.abs(near - here), axis=0)  # rounding of q tells: a root near 0 is steep
+    return _Excess(np.maximum(amount, 0.0) / p.rounded(p.q, here), 0.0, p.eps**0.75, p, factor * p.q)
 
 
 def _optimality_preserving(p: _Probe) -> _Excess:
     """Search among MDPs of which the rest follows, a choice between two states of different distances to the maximum.
 
-    Their action values are `q` and `other`, all rewards that end the game. Rewards on the way make the first state
-    better, by less than the difference of the distances: then the fixed point prefers the second. Where all distances
-    are the same, the other is an end, whose value of 0 no operator changes.
+    Their action values are `q` and `other`, rewards that end the game. Rewards on the way make the first state better,
+    by less than the distances differ: then the fixed point prefers the second. Where all distances are the same, the
+    other is an end, whose value of 0 no operator changes.
     """
     gap = (np.max(p.q, axis=-1) - _float64(p.op(p.q, p.q))) / p.scale(p.q)[:, 0]
     other = np.roll(p.q / p.scale(p.q), 1, axis=0) * p.scale(p.q)
@@ -349,16 +354,11 @@ def check_operator(op: Operator, *, trials: int = 1000, seed: int = 0) -> Report
         >>> report.ok, report["non_expansion"].held
         (True, False)
     """
-    claims, counts = getattr(op, "laws", Laws()), _counts(op)
+    claims, only = getattr(op, "laws", Laws()), getattr(op, "for_actions", None)
+    counts = ACTIONS if only is None else (only,)
     each = max(4, trials // len(counts))
-    findings = tuple(_examine(law, getattr(claims, law), _probes(op, each, seed)) for law in _SEARCHES)
+    findings = tuple(_examine(law, getattr(claims, law), _probes(op, counts, each, seed)) for law in _SEARCHES)
     return Report(str(op), each * len(counts), findings)
-
-
-def _counts(op: Operator) -> tuple[int, ...]:
-    """Give the numbers of actions to draw values for."""
-    only = getattr(op, "for_actions", None)
-    return ACTIONS if only is None else (only,)
 
 
 def _examine(law: str, claimed: bool, probes: Iterator[_Probe]) -> Finding:
@@ -373,13 +373,13 @@ def _examine(law: str, claimed: bool, probes: Iterator[_Probe]) -> Finding:
     return Finding(law, claimed, held, worst, allowed, tolerance, witness)
 
 
-def _probes(op: Operator, each: int, seed: int) -> Iterator[_Probe]:
+def _probes(op: Operator, counts: tuple[int, ...], each: int, seed: int) -> Iterator[_Probe]:
     """Draw values, so many of each number of actions, at scales of all sizes.
 
     They are normal ones, heavy-tailed ones, one action far from the others, and whole numbers and a half with ties.
     """
     rng = np.random.default_rng(seed)
-    for actions in _counts(op):
+    for actions in counts:
         require_shapes(op, actions)
         shape = (each, actions)
         normal, selector = rng.standard_normal(shape), rng.standard_normal(shape)

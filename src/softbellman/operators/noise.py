@@ -54,8 +54,8 @@ class Perturbed(Conjugate):
     @np.errstate(invalid="ignore")  # of a NaN among the values
     def _expected(self, row: Row) -> Array:
         _, of_points = _density(row, self.sigma)
-        total = row.xp.sum(of_points, axis=-1)
-        return row.positive(self.sigma) * row.xp.sum(of_points * _points(row), axis=-1) / total
+        average = row.xp.sum(of_points * _points(row), axis=-1) / row.xp.sum(of_points, axis=-1)
+        return row.positive(self.sigma) * row.xp.where(row.size > 1, average, 0.0)  # of one action not even rounding
 
 
 @operator
