@@ -365,13 +365,24 @@ def test_mellowmax_at_the_omega_gives_what_softmax_gives(q, tau):
         assert mellow == pytest.approx(float(ops.softmax(tau)(row)), rel=1e-12, abs=1e-12 * np.ptp(row))
 
 
-@pytest.mark.parametrize("tau", [1e-12, 1e-9, 1e-8, 3e-8, 1e-6, 1e-4])
-def test_a_small_tau_is_half_of_its_omega(tau):
-    """`omega = 2 tau - tau^2 k3 / (3 k2)`, with the cumulants of the values under the uniform policy."""
-    q = np.array([0.0, 1.0, 5.0])
-    deviations = q - q.mean()
-    expansion = 2 * tau - tau**2 * np.mean(deviations**3) / (3 * np.mean(deviations**2))
-    assert equivalent_omega(q, tau).omega == pytest.approx(expansion, rel=max(2e-8, 30 * tau**2))
+LONELY = [1.0] + 999 * [0.0]
+
+
+@pytest.mark.parametrize(
+    ("q", "tau", "omega"),
+    [
+        (LONELY[:18], 2.1e-8, 4.199999986933333e-8),
+        (LONELY[:18], 1.1e-4, 2.199964149782187e-4),
+        (LONELY, 3e-7, 5.99999970060003e-7),
+        (LONELY, 1.1e-4, 2.199959748815126e-4),
+        ([-x for x in LONELY[:18]], 5e-5, 1.000007407560873e-4),
+        ([0, 1, 5], 1e-5, 1.999995714592517e-5),
+        ([0, 1, 5], 1e-12, 2e-12),
+    ],
+)
+def test_a_small_tau_is_half_of_its_omega_and_a_little_more(q, tau, omega):
+    """Found in 60 digits; near the mean both sides are the same float."""
+    assert equivalent_omega(q, tau).omega == pytest.approx(omega, rel=2e-9)
 
 
 def test_saturation_is_said():

@@ -25,7 +25,7 @@ from softbellman.faults import faults_placed
 from softbellman.memory import available_memory, require_memory
 from softbellman.operators import Mellowmax, Operator, Softmax, as_operators, centre, require_contract
 from softbellman.operators.arrays import floats
-from softbellman.operators.row import scaled
+from softbellman.operators.row import Row, scaled
 
 __all__ = [
     "Cell",
@@ -291,8 +291,9 @@ def equivalent_omega(q: ArrayLike, tau: ArrayLike) -> Equivalence:
 
     There is exactly one unless all values are equal, and it belongs to this `q` alone. It lies between `tau`, since
     `sm_tau - mm_tau` is a divergence, and `log(m) / (max - sm_tau)`, since `max - mm_omega <= log(m) / omega`; the
-    interval of its logarithm is halved. Both sides are measured from the best value, so that `omega` is right, to 8
-    digits and mostly to 11 or more, long after softmax has become the maximum in floating point.
+    interval of its logarithm is halved. Both sides are measured from the best value, so that `omega` is right, to 9
+    digits and mostly to 11 or more, long after softmax has become the maximum in floating point. Where tau times the
+    spread is small, both are near the mean, and the series of `omega` in tau is taken.
 
     Args:
         q: `[..., A]` action values; -inf is not legal. Where all are equal, `omega` is the limit `2 tau`.
@@ -314,7 +315,8 @@ def equivalent_omega(q: ArrayLike, tau: ArrayLike) -> Equivalence:
     row, tau = centre(q), tau[..., None]
     finfo = np.finfo(np.float64)
     offset = Softmax(tau).offset(row)
-    nearly_mean = scaled(tau, row.spread) < finfo.eps**0.5  # where omega = 2 tau to that precision
+    steepness = scaled(tau, row.spread)
+    nearly_mean = steepness < 1e-4  # where the series is right to 10 digits
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         highest = np.log(row.sum(row.legal)) / np.abs(offset)
     infinite = ~nearly_mean & (highest > finfo.max * 1e-6)
@@ -323,8 +325,21 @@ def equivalent_omega(q: ArrayLike, tau: ArrayLike) -> Equivalence:
         middle = (low + high) / 2
         is_above = Mellowmax(np.exp(middle)).offset(row) > offset
         low, high = np.where(is_above, low, middle), np.where(is_above, middle, high)
-    omega = np.where(nearly_mean, 2 * tau, np.where(infinite, np.inf, np.exp((low + high) / 2)))
+    omega = np.where(infinite, np.inf, np.exp((low + high) / 2))
+    omega = np.where(nearly_mean, _near_the_mean(row, np.where(nearly_mean, steepness, 0.0)) * tau, omega)
     return Equivalence(omega[..., 0], ((row.best + offset == row.best) | infinite)[..., 0])
+
+
+def _near_the_mean(row: Row, steepness: Values) -> Values:
+    """Give `omega / tau` by the cumulants of the values under the uniform policy, for a small `tau * spread`.
+
+    `mm_omega = K(omega) / omega` and `sm_tau = K'(tau)`, with K their generating function; powers of tau are equated.
+    """
+    height = np.where(row.legal, row.z / np.where(row.spread > 0, row.spread, 1.0), 0.0)
+    second, third, fourth = (row.mean((height - row.mean(height)) ** power) for power in (2, 3, 4))
+    second = np.where(second > 0, second, 1.0)
+    skew, tail = third / second, fourth / second - 3 * second
+    return 2 - skew / 3 * steepness + (4 / 9 * skew**2 - tail / 3) * steepness**2
 
 
 def _drawn(noise: Noise, stream: np.random.Generator, shape: tuple[int, int]) -> Values:

@@ -298,6 +298,17 @@ def test_several_starts_are_followed_where_nothing_is_proved():
     assert any("2 different fixed points" in note for note in low.notes)
 
 
+def test_slow_progress_makes_no_fixed_points():
+    """With the maximum and `alpha` below 1 there is one, which iteration nears by a thousandth at each step."""
+    mdp = examples.forest()
+    far = [np.stack([np.zeros(mdp.num_states), np.full(mdp.num_states, gap)], axis=1) for gap in (-1e6, -1e5)]
+    solution = tabular.solve(mdp, "max", gap="gap(0.99, 1e6)", tolerance=1e-6, starts=far)
+    assert solution.converged and solution.unique == "unknown" and len(solution.fixed_points) == 1
+    two = examples.two_fixed_points()
+    ends = tabular.solve(two, "softmax(8.5)", gap="gap(0.5)", starts=[np.ones(2)], tolerance=1e-3)
+    assert ends.unique == "no" and np.array_equal(ends.fixed_points[0], ends.q)
+
+
 def test_iteration_that_does_not_settle_is_told_of():
     cycling = tabular.solve(examples.period_two(), "softmax(1)", gap="persistent_q(0.01)")
     assert cycling.cycle == 2 and not cycling.converged and "cycle of period 2" in cycling.notes[0]

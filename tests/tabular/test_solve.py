@@ -363,6 +363,23 @@ def test_a_looser_tolerance_hides_no_fixed_point():
         assert solution.unique == "no" and len(solution.fixed_points) >= 2, tolerance
 
 
+@pytest.mark.parametrize(
+    ("tau", "tolerance", "points"),
+    [(16.8, 1e-2, 1), (16.87, 1e-3, 1), (16.873794, 1e-8, 3), (16.88, 1e-3, 3), (17, 1e-2, 3)],
+)
+def test_a_small_residual_alone_makes_no_fixed_point(tau, tolerance, points):
+    """Two fixed points meet at tau 16.87379331 and are gone below it; the residual stays small where they met."""
+    mdp, op = examples.two_fixed_points(), ops.softmax(tau)
+    v = np.linspace(0.5, 1.1, 400_001)
+    excess = op(mdp.reward[0] + mdp.gamma * np.multiply.outer(v, [0.66, 0.99])) - v
+    assert np.count_nonzero(np.diff(np.sign(excess))) == points
+    solution = solve(mdp, op, tolerance=tolerance, starts=[[0.7, 0.0], [0.9, 0.0]])
+    assert solution.unique == ("no" if points > 1 else "unknown") and solution.converged
+    found = np.array([op(q)[0] for q in solution.fixed_points])
+    assert np.sort(found) == pytest.approx(v[:-1][np.diff(np.sign(excess)) != 0], abs=2e-6)
+    assert np.array_equal(solution.fixed_points[0], solution.q)
+
+
 def test_points_that_rounding_cannot_tell_apart_are_one():
     """Fixed points of an operator that moves along with constants do not differ by one."""
     rng, gamma = np.random.default_rng(0), 1 - 1e-8

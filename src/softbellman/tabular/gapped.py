@@ -151,6 +151,11 @@ class GappedEquation(NamedTuple):
         spread = 2 * float(np.abs(legal).max())
         return UNIT * (2 * self.enclosure.successors + 16) * size + 3 * self.operator.rounding(q.shape[1], spread)
 
+    def residual(self, q: Values) -> float:
+        """Give the largest `|T q - q|`, or its rounding if that is more."""
+        legal = self.mdp.legal
+        return max(float(np.abs(self.apply(q)[legal] - q[legal]).max()), self.rounding(q))
+
     def bounds(self, q: Values, onward: Values) -> tuple[Values, Values]:
         """Enclose the fixed point by `Q` and `T Q`, `[S, A]` each; -inf and inf where nothing is proved."""
         mdp, k = self.mdp, self.sharpening
@@ -241,6 +246,12 @@ def solve_gapped(
     ]
     run = runs[0]
     found = distinct([each.onward for each in runs if each.converged], mdp, radius(tolerance))
+    if len(found) > 1:  # a small residual alone makes no fixed point
+        on = [_iterate(equation, x, 0.0, max_iterations or PATIENCE) for x in found]
+        sure = [each.onward for each in on if each.converged]
+        found = distinct(sure, mdp, 0.0, equation.residual) or found[:1]
+        if run.converged and on[0].converged:
+            run = on[0]._replace(iterations=run.iterations + on[0].iterations)
     q = run.onward if run.converged else run.q
     lower, upper = equation.bounds(q, equation.apply(q))
     q = np.clip(q, lower, upper)
@@ -258,7 +269,7 @@ def solve_gapped(
         fixed_points=tuple(found),
         cycle=next((each.cycle for each in runs if each.cycle), None),
         method="iteration",
-        notes=(*notes, *_notes(equation, runs, found, best, q, tolerance, lower, upper)),
+        notes=(*notes, *_notes(equation, run, len(runs), found, best, q, tolerance, lower, upper)),
     )
 
 
@@ -271,7 +282,8 @@ def _action_values(mdp: FiniteMDP, operator: Operator, start: ArrayLike) -> Valu
 
 def _notes(
     equation: GappedEquation,
-    runs: Sequence[_Run],
+    run: _Run,
+    starts: int,
     found: Sequence[Values],
     best: Solution,
     q: Values,
@@ -280,7 +292,7 @@ def _notes(
     upper: Values,
 ) -> list[str]:
     """Say what the numbers alone do not."""
-    mdp, run, name = equation.mdp, runs[0], f"{equation.operator} with {equation.gap}"
+    mdp, name = equation.mdp, f"{equation.operator} with {equation.gap}"
     notes = []
     if run.cycle:
         notes.append(cycle_note(run.cycle))
@@ -294,7 +306,7 @@ def _notes(
     if not equation.is_sound:
         notes.append(
             f"The Bellman operator of {name} is not known to be a contraction, and no bounds are known: "
-            f"{len(runs)} starts were followed, and {len(found)} different fixed points found. There may be more."
+            f"{starts} starts were followed, and {len(found)} different fixed points found. There may be more."
         )
     elif run.converged and (reached := float(np.max(upper[mdp.legal] - lower[mdp.legal])) / 2) > tolerance:
         notes.append(

@@ -7,7 +7,7 @@ and Newton's method from the middle between any two fixed points found, too; wha
 
 import itertools
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,10 +24,11 @@ from softbellman.tabular.iteration import Problem, Run, iterate, newton
 from softbellman.tabular.kernel import Values
 from softbellman.tabular.linear import LinearSolver, transitions
 from softbellman.tabular.mdp import FiniteMDP
-from softbellman.tabular.solution import Solution, distinct, radius
+from softbellman.tabular.solution import SAME, Solution, distinct, radius
 
 METHODS = ("newton", "iteration")
 SMALL = 200  # states up to which the spectral radius at a fixed point is worth its time
+TO_ROUNDING = float(np.finfo(np.float64).tiny)  # a tolerance that nothing but rounding meets
 
 
 @faults_placed()
@@ -107,10 +108,18 @@ def solve(
         )
     search = _Search(Problem(operator, enclosure, tolerance), method, max_iterations, lower, upper)
     runs = [search.follow(x) for x in points]
-    first, q, found = runs[0], search.reached(runs[0]), search.different(runs)
-    if method == "newton" and len(found) > 1:  # between two to which iteration leads there is often one that it leaves
-        runs += [search.follow(mdp.values_of(operator, (x + y) / 2)) for x, y in itertools.combinations(found, 2)]
-        found = search.different(runs)
+    first, sure, starts_tried = runs[0], runs, len(points)
+    if len(search.different(runs)) > 1:  # a small residual alone makes no fixed point
+        search = search.to_rounding()
+        sure = [search.go_on(run) for run in runs if run.converged]
+        if method == "newton":  # between two to which iteration leads there is often one that it leaves
+            between = [(x + y) / 2 for x, y in itertools.combinations(search.different(sure), 2)]
+            sure += [search.follow(mdp.values_of(operator, x)) for x in between]
+            starts_tried += len(between)
+        if first.converged and sure[0].converged:
+            first = sure[0]
+    q = search.reached(first)
+    found = search.different(sure) or [q] * first.converged
     values = mdp.value(operator, q)
     residual = float(np.abs(np.subtract(mdp.backup(values), q, where=mdp.legal, out=np.zeros_like(q))).max())
     if enclosure.sound:
@@ -120,7 +129,8 @@ def solve(
             high = np.where(away, np.nextafter(high + away, np.inf), high)
         lower, upper = np.maximum(low, lower), np.minimum(high, upper)
     unique = "proved" if enclosure.sound else "unknown" if len(found) < 2 else "no"
-    notes += _notes(search.problem, runs, found, search.radius(runs), lower, upper, residual)
+    near = search.radius(sure) + SAME * float(np.abs(q[mdp.legal]).max())
+    notes += _notes(Problem(operator, enclosure, tolerance), first, starts_tried, found, near, lower, upper, residual)
     return Solution(
         q=q,
         values=values,
@@ -132,7 +142,7 @@ def solve(
         converged=first.converged,
         unique=unique,
         fixed_points=tuple(found),
-        cycle=next((run.cycle for run in runs if run.cycle), None),
+        cycle=next((run.cycle for run in (*runs, *sure) if run.cycle), None),
         method=method,
         notes=tuple(notes),
     )
@@ -161,6 +171,16 @@ class _Search(NamedTuple):
             return iterate(self.problem, start, self.max_iterations)
         return newton(self.problem, start, LinearSolver(self.problem.mdp), self.max_iterations)
 
+    def to_rounding(self) -> Self:
+        """Search as far as rounding lets a point stand still."""
+        method = "iteration" if self.problem.operator.on_one_set is None else "newton"
+        return self._replace(problem=self.problem._replace(tolerance=TO_ROUNDING), method=method)
+
+    def go_on(self, run: Run) -> Run:
+        """Go on from where a run has come to."""
+        rest = self.follow(run.point.values)
+        return rest._replace(iterations=run.iterations + rest.iterations)
+
     def reached(self, run: Run) -> Values:
         """Return the action values that a run has come to."""
         middle = run.point.q + self.problem.enclosure.discount * ((run.point.low + run.point.high) / 2)
@@ -173,7 +193,14 @@ class _Search(NamedTuple):
     def different(self, runs: list[Run]) -> list[Values]:
         """Return the different fixed points that runs have come to."""
         found = [self.reached(run) for run in runs if run.converged]
-        return distinct(found, self.problem.mdp, self.radius(runs))
+        residual = self.residual if self.problem.tolerance == TO_ROUNDING else None
+        return distinct(found, self.problem.mdp, self.radius(runs), residual)
+
+    def residual(self, q: Values) -> float:
+        """Give the largest `|T q - q|`, or its rounding if that is more."""
+        mdp, values = self.problem.mdp, self.problem.mdp.value(self.problem.operator, q)
+        moved = np.abs(mdp.backup(values)[mdp.legal] - q[mdp.legal]).max()
+        return max(float(moved), self.problem.enclosure.rounding(values, q))
 
     def radius(self, runs: list[Run]) -> float:
         """Return the distance up to which two points that runs have come to are taken for one."""
@@ -240,7 +267,8 @@ def _apart(points: list[Values], enclosure: Enclosure) -> list[Values]:
 
 def _notes(
     problem: Problem,
-    runs: list[Run],
+    first: Run,
+    starts: int,
     found: list[Values],
     near: float,
     lower: Values,
@@ -250,7 +278,6 @@ def _notes(
     """Says what the numbers alone do not."""
     mdp, operator, enclosure, tolerance = problem.mdp, problem.operator, problem.enclosure, problem.tolerance
     notes = []
-    first = runs[0]
     if first.cycle:
         notes.append(cycle_note(first.cycle))
     elif not first.converged:
@@ -267,7 +294,7 @@ def _notes(
             )
         return notes
     notes.append(
-        f"The Bellman operator of {operator} is not known to be a contraction here: {len(runs)} starts were followed, "
+        f"The Bellman operator of {operator} is not known to be a contraction here: {starts} starts were followed, "
         f"and {len(found)} different fixed points found, those less than {near:.2g} apart taken for one. There may be "
         "more."
     )
