@@ -20,6 +20,7 @@ from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TAR
 from ray.rllib.algorithms.dqn.torch import dqn_torch_learner as library  # noqa: E402
 from ray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
 from ray.rllib.core.columns import Columns  # noqa: E402
+from ray.rllib.utils.torch_utils import FLOAT_MIN  # noqa: E402
 
 from softbellman.integrations.rllib import OperatorLearner, use_operator  # noqa: E402
 
@@ -99,12 +100,12 @@ def test_twice_is_the_last_one_alone():
     assert twice.double_q is False
 
 
-def test_values_of_minus_infinity_are_of_illegal_actions(monkeypatch):
+@pytest.mark.parametrize("low", [-float("inf"), FLOAT_MIN, torch.tensor(5.0) + FLOAT_MIN])  # as its modules mask
+def test_masked_values_are_of_illegal_actions(low, monkeypatch):
     seen = {}
     base = OperatorLearner.__mro__[1]
     monkeypatch.setattr(base, "compute_loss_for_module", lambda self, **given: seen.update(given))
     learner = OperatorLearner.__new__(OperatorLearner)
-    low = -float("inf")
     q = torch.tensor([[1.0, low], [1.0, 3.0], [low, low]])
     chosen = use_operator(config(), "mean")
     learner.compute_loss_for_module(fwd_out={QF_TARGET_NEXT_PREDS: q}, config=chosen, batch={}, module_id="one")

@@ -58,9 +58,10 @@ def test_what_is_claimed_holds_and_what_is_not_is_false(spec):
     judge(ops.check_operator(ops.parse(spec), trials=200), ops.parse(spec))
 
 
-HARD_TO_ROUND = [  # values far larger than what is compared, roots of what cancels, a quadrature of one action
+HARD_TO_ROUND = [  # values far larger than what is compared, roots of what cancels, a quadrature, steep powers
     *("logsumexp(1e-9)", "logsumexp(0.01)", "logsumexp(0.1)", "logsumexp(5)", "sparsemax(0.01)", "sparsemax(5)"),
     *("sparsemax(100)", "general_mellowmax(mean, 0.5, 0.001)", "signed_power(3)", "signed_power(5)", "perturbed(1)"),
+    *("power_mean(1e5)", "power_mean(1e9)", "p_norm(1e9)"),
 ]
 
 
@@ -124,6 +125,13 @@ def test_the_largest_share_is_none_too_small(spec):
     selector = np.concatenate([selector, np.roll(np.eye(actions), 1, axis=0), np.eye(actions)])
     gap = np.max(q, axis=-1) - op(q, selector)
     assert np.all(gap <= op.largest_share(actions) * np.ptp(q, axis=-1) + 1e-12)
+
+
+def test_the_largest_gap_of_sm2_goes_over_into_those_of_its_ends():
+    softmax, mellowmax = ops.softmax(5).largest_gap(4), ops.mellowmax(5).largest_gap(4)
+    assert [ops.sm2(5, x).largest_gap(4) for x in (0, 5e-324, 1e-12)] == pytest.approx([softmax] * 3)
+    assert [ops.sm2(x, 5).largest_gap(4) for x in (0, 1e-320, 1e-12)] == pytest.approx([mellowmax] * 3)
+    assert ops.sm2(1e-320, 5).largest_gap(1) == ops.sm2(5, 5e-324).largest_gap(1) == 0
 
 
 @pytest.mark.parametrize("spec", ["softmax(3)", "sm2(1, 1)", "sm2(5, 1)", "sm2(1, 5)", "keep(0.1)", "sparsemax(2)"])

@@ -1,7 +1,6 @@
 # pyright: reportMissingImports=false
 """RLlib's new API stack: `use_operator(config, op)` has a DQN learn with a Bellman operator."""
 
-import math
 from typing import Any, TypeVar
 
 from softbellman.extras import MissingExtra, require_tested
@@ -13,6 +12,7 @@ try:
     from ray.rllib.algorithms.dqn import DQNConfig
     from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS
     from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+    from ray.rllib.utils.torch_utils import FLOAT_MIN
 except ModuleNotFoundError as error:
     raise MissingExtra("ray[rllib]", "rllib") from error
 
@@ -24,14 +24,14 @@ class OperatorLearner(DQNTorchLearner):
     """Learner to which every action of a next state is worth the operator's value: any choice among them is right."""
 
     def compute_loss_for_module(self, *, fwd_out: Any, config: Any, **given: Any) -> Any:
-        """Computes the library's loss; values of -inf are of illegal actions."""
+        """Computes the library's loss; values of -inf, and those that the library masks, are of illegal actions."""
         op, q = config.learner_config_dict[_OPERATOR], fwd_out[QF_TARGET_NEXT_PREDS]
         _require_values(config)
         if config.double_q != heeds_selector(op):
             raise ValueError(f"double_q must be {heeds_selector(op)} for {op}; call use_operator last, which sets it")
         if not hasattr(self, "_usable"):
             self._usable = usable(op, q.shape[-1])
-        legal = q != -math.inf  # a NaN is legal; the library makes the operator's NaN 0, as it does without
+        legal = ~(q <= FLOAT_MIN)  # a NaN is legal; the library makes the operator's NaN 0, as it does without
         q = q.masked_fill(~legal, 0.0)
         value = bootstrap(op, q, lambda: fwd_out[QF_NEXT_PREDS].detach().masked_fill(~legal, 0.0), legal)
         return super().compute_loss_for_module(

@@ -37,8 +37,8 @@ class PowerMean(FromTheWorst):
     def policy(self, row: Row) -> Array:
         """Give the gradient: the value is the average with it, as it scales with the distances (Euler)."""
         height, p = self.height(row), row.constant(self.p)
-        level = row.mean(height**p) ** (1 / p)
-        return self.with_the_worst(row, (height / level) ** (p - 1) / row.size)
+        level = row.mean(height**p) ** (1 - 1 / p)  # of p - 1: of a large p the root alone would lose digits
+        return self.with_the_worst(row, height ** (p - 1) / level / row.size)
 
     def offset(self, row: Row) -> Array:
         """Give `min + mean((q - min)^p)^(1/p)`, from the best."""
@@ -79,8 +79,7 @@ class PNorm(FromTheWorst):
         """Give `((q - min) / norm)^(p - 1)`, of sum 1 with the worst action."""
         row = centre(q, where)
         height, p = self.height(row), row.constant(self.p)
-        level = row.sum(height**p) ** (1 / p)
-        return self.with_the_worst(row, (height / level) ** (p - 1))
+        return self.with_the_worst(row, height ** (p - 1) / row.sum(height**p) ** (1 - 1 / p))
 
     def largest_gap(self, actions: int) -> float:
         """Give 0: it is never below the maximum."""

@@ -59,8 +59,10 @@ class SoftMellowmax(Operator):
         """
         if self.omega == 0:
             return Softmax(self.alpha).largest_gap(actions)
-        by_softmax = Softmax(1.0).largest_gap(actions) * math.log1p(self.omega / self.alpha) if self.alpha else math.inf
-        return min(by_softmax, math.log(actions)) / self.omega
+        by_mellowmax, tilt = math.log(actions) / self.omega, self.omega / self.alpha if self.alpha else math.inf
+        if tilt == math.inf:
+            return by_mellowmax
+        return min(Softmax(self.alpha).largest_gap(actions) * (math.log1p(tilt) / tilt if tilt else 1.0), by_mellowmax)
 
     def lipschitz(self, actions: int) -> float:
         """Give softmax's: it is an average of softmax over tau."""
