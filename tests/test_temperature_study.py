@@ -223,6 +223,17 @@ def test_scores_of_rules_are_compared_with_the_first_arm(tmp_path):
     assert rule.split(" | ")[2].startswith(f"{compared.mean:+.3f} (") and "| 0.50 (0.50 to 0.50) |" in rule
 
 
+GAP = {"operator_gap": 0.1, "overestimation": 0.5}
+
+
+def test_the_last_study_is_told_game_by_game(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "HERE", tmp_path)
+    for game in tables.FINAL:
+        synthetic(tmp_path / "final" / game, [f"minatar/{game}"], ["max", "keep(0.1)"], [0, 1], values=GAP)
+    told = [line for line in tables.main(["final"]).splitlines() if line.startswith("minatar/")]
+    assert told == list(judge.GAMES)
+
+
 def test_what_a_parameter_does_is_told_family_by_family(tmp_path):
     operators = ["max", "softmax(1)", "softmax(30)", "softmax(300)", "mellowmax(1)", "mellowmax(10)", "mellowmax(30)"]
     values = {"overestimation": 0.5, "action_gap": 0.6714}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from tables import with_interval
+from tables import FINAL, with_interval
 
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import collect
@@ -36,8 +36,8 @@ RULES = (
     *(f"keep({rho})" for rho in (0.02, 0.05, 0.1, 0.2)),
     *(f"softmax(100), controller={controller}" for controller in ("noise", "match", "loop")),
 )
-SCREENED = ("minatar/breakout", "minatar/asterix", "minatar/seaquest")
-GAMES = (*SCREENED, "minatar/freeway", "minatar/space_invaders")
+GAMES = tuple(f"minatar/{game}" for game in FINAL)
+SCREENED = GAMES[:3]
 
 
 class Game(NamedTuple):

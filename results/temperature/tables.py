@@ -4,6 +4,7 @@
 .venv/bin/python results/temperature/tables.py truth     # distances from exact values, from truth/
 .venv/bin/python results/temperature/tables.py scale     # what a parameter does, from scale/ and others/
 .venv/bin/python results/temperature/tables.py screen    # rules beside softmax, from screen/
+.venv/bin/python results/temperature/tables.py final     # the same of five games on other seeds, from final/
 """
 
 import argparse
@@ -21,6 +22,7 @@ from softbellman.report.wording import significant
 from softbellman.study.store import Study
 
 HERE = Path(__file__).parent
+FINAL = ("breakout", "asterix", "seaquest", "freeway", "space_invaders")  # games of the last study
 
 
 def units(records: Records) -> str:
@@ -130,10 +132,12 @@ def with_interval(mean: float | None, interval: Interval | None) -> str:
 def main(words: Sequence[str]) -> str:
     """Returns the table that the first word names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=("units", "truth", "scale", "screen"))
+    parser.add_argument("table", choices=("units", "truth", "scale", "screen", "final"))
     table = parser.parse_args(words).table
     if table == "scale":
         return "\n".join(scale(_records(name)) for name in ("scale", "others"))
+    if table == "final":
+        return "\n".join(screen(_records(f"final/{game}")) for game in FINAL)
     return {"units": units, "truth": truth, "screen": screen}[table](_records(table))
 
 
