@@ -249,11 +249,49 @@ def test_many_comparisons_are_said_to_be_many():
 def test_spreads_that_differ_are_said_to():
     sentences = conclude(found_of(max=[1, 2, 3, 2], b=[2, 3, 4, 3], c=[0, 0.01, 0.02, 0.01], d=[0, 60, 0, 30]))
     assert sentences[-1] == (
-        "But spreads differ: standard deviations of final scores lie between 0.0 (c) and 28.7 (d). So intervals of "
-        "operators with a small one are too wide and those with a large one too narrow."
+        "But spreads differ: standard deviations of final scores lie between 0.0 (c) and 28.7 (d). So intervals are "
+        "too narrow for d and too wide for the rest."
     )
+    unsteady = conclude(found_of(max=[0, 60, 0, 30], b=[2, 3, 4, 3], c=[0, 0.01, 0.02, 0.01]))
+    assert unsteady[-1].endswith("between 0.0 (c) and 28.7 (max). So intervals are too narrow for b and c.")
     alike = conclude(found_of(max=[1, 2, 3, 2], b=[2, 3, 4, 3], c=[0, 1, 2, 3]))
     assert alike[-1].startswith("These 2 intervals hold all together")
+
+
+def test_where_one_comparison_is_left_it_is_the_paired_one(tmp_path, no_pictures):
+    ends = {("mean", 1): "failed", ("mean", 2): "failed"}
+    study = synthetic(tmp_path / "study", operators=["max", "softmax(5)", "mean"], ends=ends, seeds=[0, 1, 2])
+    found = found_in(study)
+    row = found.rows[1]
+    assert row.simultaneous is None and row.told == row.difference and found.overestimation[1][2].n == 3
+    assert any("3 common seeds" in sentence for sentence in conclude(found))
+    assert not any("Dunnett" in sentence for sentence in conclude(found))
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [([200.3, 200.4, 200.45, 200.35], "0.375 a game more"), ([205, 206, 204.1, 206.3], "5.35 a game more")],
+)
+def test_no_interval_that_excludes_0_is_told_as_one_that_holds_it(own, told):
+    sentences = conclude(found_of(max=[200, 200.01, 200, 199.99], b=own))
+    (sentence,) = (each for each in sentences if told in each)
+    low, high = re.search(r"interval ([\d.]+) to ([\d.]+)", sentence).groups()
+    assert 0 < float(low) < float(high)
+
+
+def test_spreads_of_values_are_looked_at_too():
+    values = [np.array(each) for each in ([0.0, 3, 1, 2], [0.1, 0.1, 0.2, 0.1], [0.3, 0.2, 0.3, 0.3])]
+    differences = [None, *simultaneous_differences(values)]
+    over = [(name, summarise(own), each) for name, own, each in zip("abc", values, differences, strict=True)]
+    sentences = conclude(found_of(a=[1, 2, 3], b=[2, 3.1, 4], c=[0, 1.1, 2])._replace(overestimation=over))
+    assert sentences[-2] == "These 2 intervals hold all together at 95%, apart from those of scores."
+    assert sentences[-1].endswith("lie between 0.05 (c) and 1.29 (a). So intervals are too narrow for b and c.")
+
+
+def test_environments_are_told_each_for_itself():
+    found = found_of(max=[1, 2, 3], b=[2, 3.1, 4], c=[0, 1.1, 2])
+    assert "would show one here. The" in conclude(found)[-1]
+    assert "would show one here, and 26% in some of 6 environments. The" in conclude(found._replace(environments=6))[-1]
 
 
 def test_what_one_comparison_shows_four_together_may_not():
@@ -273,13 +311,13 @@ def test_a_small_p_value_is_not_told_as_0(tmp_path, no_pictures, capsys):
 
 def test_values_are_compared_too(failures):
     sentences = conclude(found_in(failures[0]))
-    lower = r"lie 0\.{} lower than those of max, beside what is obtained \(95% interval 0\.\d\d to 0\.\d\d, "
+    lower = r"lie 0\.{} lower than those of max, beside what is obtained \(95% interval 0\.\d+ to 0\.\d+, "
     lower += r"{} seeds\)\."
     patterns = (
         r"Values of max lie 1\.\d\d above what its policy goes on to obtain \(95% interval 1\.\d\d to 1\.\d\d\)\.",
-        r"Values of mellowmax\(5\) " + lower.format(r"\d\d", 5),
-        r"Values of softmax\(5\) " + lower.format(r"1\d", 2),
-        r"These 2 intervals hold all together, too\.",
+        r"Values of mellowmax\(5\) " + lower.format(r"\d+", 5),
+        r"Values of softmax\(5\) " + lower.format(r"1\d+", 2),
+        r"These 2 intervals hold all together at 95%, apart from those of scores\.",
     )
     for sentence, pattern in zip(sentences[-4:], patterns, strict=True):
         assert re.fullmatch(pattern, sentence), sentence
@@ -577,7 +615,7 @@ def test_several_differences_of_values_are_corrected_for_their_number(tmp_path):
     scores = [Records.read(study).runs[place].column("overestimation")[-3:].mean() for place in range(9)]
     expected = simultaneous_differences(np.array(scores).reshape(3, 3))
     assert [told for _, _, told in found.overestimation] == [None, *expected]
-    assert any("hold all together, too" in sentence for sentence in conclude(found))
+    assert any("apart from those of scores" in sentence for sentence in conclude(found))
 
 
 @pytest.mark.parametrize("ended", [[], [1, 2]])

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from softbellman.analysis.choice import choose_parameter, families
+from softbellman.analysis.choice import FIXED, choose_parameter, families
 from softbellman.analysis.normalised import normalise
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import Aggregate, Scores, Summary, aggregate, collect, summarise
@@ -95,6 +95,7 @@ class Found(NamedTuple):
             where an arm's values are in other units.
         random: what the random policy scored, over its games; None if it was not played.
         noun: what is compared, an operator or an arm.
+        environments: how many the study has.
     """
 
     environment: str
@@ -105,6 +106,7 @@ class Found(NamedTuple):
     overestimation: list[tuple[str, Summary, Difference | None]]
     random: Summary | None
     noun: str = "operator"
+    environments: int = 1
 
 
 class Across(NamedTuple):
@@ -151,9 +153,7 @@ def find(records: Records, environment: str) -> Found:
     flagged = collect(records, "final", "test_unfinished", partial=partial, abreast=partial)
     scores, game = by_summary["final"], by_summary["final"].games.index(environment)
     baseline, rows = scores.operators[0], []
-    corrected: list[Difference | None] = [None] * len(scores.operators)
-    if len(corrected) > 2:
-        corrected = [None, *simultaneous_differences([scores.of(each, environment) for each in scores.operators])]
+    corrected = [None, *_simultaneous([scores.of(each, environment) for each in scores.operators])]
     for operator, simultaneous in zip(scores.operators, corrected, strict=True):
         own, first = scores.of(operator, environment), scores.of(baseline, environment)
         final, best, last_phase = (summarise(each.of(operator, environment)) for each in by_summary.values())
@@ -185,13 +185,31 @@ def find(records: Records, environment: str) -> Found:
     random = None if chance is None else summarise(chance)
     study = records.study
     chosen = choices(scores, environment, {name: arm.family for name, arm in study.arms.items()})
-    return Found(environment, rows, scores.values[game], scores.label, chosen, overestimation, random, study.noun)
+    return Found(
+        environment,
+        rows,
+        scores.values[game],
+        scores.label,
+        chosen,
+        overestimation,
+        random,
+        study.noun,
+        len(study.environments),
+    )
+
+
+def _simultaneous(scores: Sequence[np.ndarray]) -> Sequence[Difference | None]:
+    """Compares several arms `[seed]` with the first; None for each where only one has scores to compare."""
+    first, *others = (int((~np.isnan(each)).sum()) for each in scores)
+    alone = len(others) == 1 or (first >= 2 and sum(n >= 2 for n in others) == 1)
+    return [None] * len(others) if alone else simultaneous_differences(scores)
 
 
 def _differences(scores: Sequence[np.ndarray]) -> list[Difference]:
-    """Compares several arms `[seed]` with the first: one on common seeds, several by intervals that hold together."""
+    """Compares arms `[seed]` with the first: one on common seeds, several by intervals that hold together."""
     first, *others = scores
-    return [paired_difference(others[0], first)] if len(others) == 1 else simultaneous_differences(scores)
+    corrected = _simultaneous(scores)
+    return [given or paired_difference(own, first) for given, own in zip(corrected, others, strict=True)]
 
 
 def _units(study: Study, operator: str) -> tuple[Any, ...]:
@@ -210,7 +228,7 @@ def choices(scores: Scores, environment: str, family_of: Mapping[str, str]) -> l
     """
     baseline, found = scores.operators[0], []
     for name, candidates in families(family_of).items():
-        chosen = choose_parameter(scores, candidates, game=environment)
+        chosen = choose_parameter(scores, candidates, FIXED.get(name), environment)
         ways = [("best on the same runs", chosen.best), ("chosen on the other seeds", chosen.left_out)]
         if chosen.fixed is not None:
             ways.append((FIXED_BEFOREHAND, chosen.fixed))

@@ -10,7 +10,7 @@ from softbellman.analysis.records import Record, Records
 from softbellman.analysis.scores import SUMMARIES, Summary, collect
 from softbellman.analysis.statistics import Difference, Interval
 from softbellman.report.pictures import look
-from softbellman.report.wording import decimals, ends, number, signed
+from softbellman.report.wording import decimals, decimals_of_difference, ends, number, signed
 from softbellman.study.store import Study
 
 MISSING = "–"
@@ -61,7 +61,7 @@ def of_operators(found: Found, operators: dict[str, Operator]) -> list[Line]:
         cells = [
             Cell("runs", f"{row.counted} of {row.asked}"),
             _mean("final score", row.final, digits),
-            _difference(baseline, row.told, digits),
+            _difference(baseline, row.told),
             Cell("permutation p", MISSING if row.permutation is None else f"{row.permutation:.2g}"),
             _better(baseline, row.improvement, row.improvement_interval),
             _value("interquartile mean", row.final.interquartile_mean, row.final.interquartile_interval, digits),
@@ -85,7 +85,7 @@ def of_choices(found: Found) -> list[Line]:
                 Cell("parameter", choice.way, text=True),
                 Cell(found.noun, choice.chosen, text=True),
                 _mean("final score", choice.scores, digits),
-                _difference(baseline, choice.difference, digits),
+                _difference(baseline, choice.difference),
             ],
         )
         for choice in found.choices
@@ -137,10 +137,11 @@ def _mean(label: str, summary: Summary, digits: int) -> Cell:
     return _value(label, summary.mean, summary.interval, digits)
 
 
-def _difference(baseline: str, paired: Difference | None, digits: int) -> Cell:
+def _difference(baseline: str, paired: Difference | None) -> Cell:
     label = f"difference to {baseline}"
     if paired is None or paired.mean is None:
         return Cell(label, MISSING)
+    digits = decimals_of_difference(paired.mean, paired.interval)
     return Cell(label, signed(paired.mean, digits), ends(paired.interval, digits))
 
 

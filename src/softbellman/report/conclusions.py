@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from softbellman.analysis.findings import Found, Row
+from softbellman.analysis.scores import Summary
 from softbellman.analysis.statistics import Difference, Interval, spreads_differ
 from softbellman.config.arms import joined
-from softbellman.report.wording import count, decimals, ends, listed, number, signed
+from softbellman.report.wording import count, decimals, decimals_of_difference, ends, listed, number, signed
 
 MANY = 4  # up to so many operators each have a sentence of their own
 
@@ -28,6 +29,21 @@ class _Words(NamedTuple):
     one: str
     many: str
     noun: str
+
+
+class _Told(NamedTuple):
+    """One difference to the baseline: of which arm, from how many seeds, its interval, mean and decimals."""
+
+    name: str
+    n: int
+    interval: Interval
+    mean: float
+    digits: int
+
+    @property
+    def amount(self) -> str:
+        """Its size."""
+        return number(abs(self.mean), self.digits)
 
 
 _SCORES = _Words(
@@ -67,28 +83,34 @@ def conclude(found: Found) -> list[str]:
         scores = [f"{row.operator} {number(row.final.mean, digits)}" for row in rows if row.final.mean is not None]
         shown = f" Scores a game were {joined(scores)}." if scores else ""
         return [*sentences, f"From {count(common, _seed(others))} no difference can be told: {why}.{shown}"]
-    sentences += _compare(others, baseline, _SCORES, digits, _seed(others))
+    sentences += _compare(others, baseline, _SCORES, _seed(others))
     known = sum(difference.interval is not None and not _is_flat(difference.interval) for _, difference in others)
     if known > 1:
+        games = found.environments
+        somewhere = f", and {1 - 0.95**games:.0%} in some of {games} environments" if games > 1 else ""
         sentences.append(
             f"These {known} intervals hold all together at 95% (Dunnett's method, which takes the spread of all "
-            f"{found.noun}s for one): 5% of studies without any true difference would show one. The p-values in the "
-            "table are those of a paired permutation test, each for itself."
+            f"{found.noun}s for one): 5% of studies without any true difference would show one here{somewhere}. The "
+            "p-values in the table are those of a paired permutation test, each for itself."
         )
-        sentences += _spreads(found)
+        sentences += _spreads([(row.operator, row.final) for row in found.rows], "final scores")
     return sentences + _values(found)
 
 
-def _spreads(found: Found) -> list[str]:
-    """Says that intervals which take the spread of all for one are not exact, where spreads differ."""
-    known = [(row.final.std, row.counted, row.operator) for row in found.rows if row.final.std is not None]
-    spreads, counts, _ = zip(*known, strict=True)
+def _spreads(summaries: Sequence[tuple[str, Summary]], what: str) -> list[str]:
+    """Says which intervals of differences to the first, that take all spreads for one, are too wide or too narrow."""
+    known = [(name, each.std, each.counted) for name, each in summaries if each.std is not None]
+    names, spreads, counts = zip(*known, strict=True)
     if not spreads_differ(counts, spreads):
         return []
-    digits = decimals(spreads)
-    low, high = (f"{number(spread, digits)} ({name})" for spread, _, name in (min(known), max(known)))
-    told = f"But spreads differ: standard deviations of final scores lie between {low} and {high}. So intervals of"
-    return [f"{told} {found.noun}s with a small one are too wide and those with a large one too narrow."]
+    digits, by_size = decimals(spreads), sorted(zip(spreads, names, strict=True))
+    low, high = (f"{number(spread, digits)} ({name})" for spread, name in (by_size[0], by_size[-1]))
+    (_, first, n), *others = known
+    pooled = sum((m - 1) * s**2 for s, m in zip(spreads, counts, strict=True)) / sum(m - 1 for m in counts)
+    narrow = [name for name, s, m in others if first**2 / n + s**2 / m > pooled * (1 / n + 1 / m)]
+    rest = "" if len(narrow) == len(others) else " and too wide for the rest"
+    off = f"too narrow for {listed(narrow)}{rest}" if narrow else "too wide"
+    return [f"But spreads differ: standard deviations of {what} lie between {low} and {high}. So intervals are {off}."]
 
 
 def _missing(rows: Sequence[Row]) -> list[str]:
@@ -152,7 +174,7 @@ def _values(found: Found) -> list[str]:
     (baseline, first, _), *others = found.overestimation
     if first.mean is None or first.interval is None:
         return []
-    digits = decimals([first.mean, *(summary.mean for _, summary, _ in others)])
+    digits = decimals_of_difference(first.mean, first.interval)
     amount, (low, high) = f"{number(abs(first.mean), digits)}", first.interval
     if low <= 0 <= high:
         told = f"can't be told to lie above or below what its policy goes on to obtain ({signed(first.mean, digits)}, "
@@ -161,9 +183,11 @@ def _values(found: Found) -> list[str]:
     values = f"Values of {baseline} {told}{', '.join(_interval(_outward(first.interval), digits))})."
     differences = [(name, paired) for name, _, paired in others if paired is not None]
     known = [(name, paired) for name, paired in differences if paired.interval is not None]
-    sentences = [values, *_compare(known, baseline, _VALUES, digits, _seed(differences))]
+    sentences = [values, *_compare(known, baseline, _VALUES, _seed(differences))]
     if len(known) > 1:
-        sentences.append(f"These {len(known)} intervals hold all together, too.")
+        sentences.append(f"These {len(known)} intervals hold all together at 95%, apart from those of scores.")
+        compared = {baseline, *(name for name, _ in known)}
+        sentences += _spreads([(name, own) for name, own, _ in found.overestimation if name in compared], "values")
     if alien := [name for name, _, paired in others if paired is None]:
         sentences.append(
             f"Values of {listed(alien)} have another discount factor, scale or clipping of rewards, or gap, "
@@ -172,42 +196,44 @@ def _values(found: Found) -> list[str]:
     return sentences
 
 
-def _compare(
-    others: Sequence[tuple[str, Difference]], baseline: str, words: _Words, digits: int, seed: str
-) -> list[str]:
+def _compare(others: Sequence[tuple[str, Difference]], baseline: str, words: _Words, seed: str) -> list[str]:
     """Says which differences to the baseline can be told, with their intervals, and which can't."""
-    known = [(name, mean, interval, n) for name, (mean, interval, n) in others if mean is not None and interval]
-    apart = [(name, mean, interval, n) for name, mean, interval, n in known if not interval[0] <= 0 <= interval[1]]
-    told = [each for each in apart if not _is_flat(each[2])]
+    known = [
+        _Told(name, n, interval, mean, decimals_of_difference(mean, interval))
+        for name, (mean, interval, n) in others
+        if mean is not None and interval
+    ]
+    apart = [each for each in known if not each.interval[0] <= 0 <= each.interval[1]]
+    told = [each for each in apart if not _is_flat(each.interval)]
+
+    def one(each: _Told) -> str:
+        more = words.more if each.mean > 0 else words.less
+        return words.one.format(name=each.name, amount=each.amount, more=more, baseline=baseline)
+
     sentences = [
-        words.one.format(
-            name=name, amount=number(abs(mean), digits), more=words.more if mean > 0 else words.less, baseline=baseline
-        )
-        + f" with each of {count(n, seed)}: there is no spread to tell from."
-        for name, mean, interval, n in apart
-        if _is_flat(interval)
+        f"{one(each)} with each of {count(each.n, seed)}: there is no spread to tell from."
+        for each in apart
+        if _is_flat(each.interval)
     ]
     for more, sign in ((words.more, 1), (words.less, -1)):
-        some = sorted((each for each in told if sign * each[1] > 0), key=lambda each: -sign * each[1])
+        some = sorted((each for each in told if sign * each.mean > 0), key=lambda each: -sign * each.mean)
         if len(told) <= MANY:
             sentences += [
-                words.one.format(name=name, amount=number(abs(mean), digits), more=more, baseline=baseline)
-                + f" ({', '.join(_interval(_outward(interval), digits))}, {count(n, seed)})."
-                for name, mean, interval, n in some
+                f"{one(each)} ({', '.join(_interval(_outward(each.interval), each.digits))}, {count(each.n, seed)})."
+                for each in some
             ]
         elif some:
-            amounts = [
-                f"{name} by {number(abs(mean), digits)} ({ends(_outward(interval), digits)})"
-                for name, mean, interval, _ in some
-            ]
+            amounts = [f"{each.name} by {each.amount} ({ends(_outward(each.interval), each.digits)})" for each in some]
             sentences.append(f"{words.many.format(more=more, baseline=baseline)}: {joined(amounts)}.")
-    untold = [(name, mean, interval, n) for name, mean, interval, n in known if interval[0] <= 0 <= interval[1]]
+    untold = [each for each in known if each.interval[0] <= 0 <= each.interval[1]]
     if untold:
-        fewest, most = (choose(n for *_, n in untold) for choose in (min, max))
+        fewest, most = (choose(each.n for each in untold) for choose in (min, max))
         seeds = count(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
         names = [
-            name if len(untold) > MANY else f"{name} ({signed(mean, digits)}, {ends(interval, digits)})"
-            for name, mean, interval, _ in untold
+            each.name
+            if len(untold) > MANY
+            else f"{each.name} ({signed(each.mean, each.digits)}, {ends(each.interval, each.digits)})"
+            for each in untold
         ]
         sentences.append(
             f"No difference in {words.noun} to {baseline} can be told from {seeds} for {listed(names, 'or')}."
@@ -220,7 +246,8 @@ def _compare(
 
 def _seed(others: Sequence[tuple[str, Difference]]) -> str:
     """Names the unit of a comparison: one difference is paired by seeds, several are over all runs."""
-    return "common seed" if len(others) == 1 else "seed"
+    known = sum(difference.interval is not None for _, difference in others)
+    return "common seed" if len(others) == 1 or known == 1 else "seed"
 
 
 def _interval(interval: Interval | None, digits: int) -> list[str]:

@@ -17,6 +17,17 @@ def decimals(values: Sequence[float | None]) -> int:
     return next((digits for digits in range(5) if largest * 10**digits >= 100), 4) if largest else 2
 
 
+def decimals_of_difference(mean: float, interval: Interval | None) -> int:
+    """Chooses how many decimals show three digits of a difference, and no end of its interval as the 0 that it is not.
+
+    >>> decimals_of_difference(5.2, (0.4, 10.0)), decimals_of_difference(0.22, (0.0004, 0.41))
+    (1, 4)
+    """
+    values = [mean, *(interval or ())]
+    fewest = decimals(values)
+    return next((digits for digits in range(fewest, 6) if all(not v or round(v, digits) for v in values)), 6)
+
+
 def number(value: float, digits: int) -> str:
     """Writes a number: commas, and a minus sign as wide as a plus.
 
