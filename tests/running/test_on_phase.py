@@ -34,6 +34,30 @@ OWN = """
 
     NUMBER = 1
 """
+PICTURES = """
+    import gymnasium
+    import numpy as np
+    from gymnasium import spaces
+
+    class Pictures(gymnasium.Env):
+        observation_space = spaces.Box(0, 255, (3, 4, 2), np.uint8)
+        action_space = spaces.Discrete(3, start=-1)
+
+        def seen(self):
+            self.legal = np.roll([0, 1, 1], self.np_random.integers(3)).astype(np.int8)
+            return self.np_random.integers(0, 256, (3, 4, 2), np.uint8), {"action_mask": self.legal}
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.left = 20
+            return self.seen()
+
+        def step(self, action):
+            assert action in self.action_space and self.legal[action + 1]
+            self.left -= 1
+            obs, info = self.seen()
+            return obs, float(action), self.left == 0, False, info
+"""
 
 
 @pytest.fixture
@@ -86,13 +110,39 @@ def test_it_is_called_after_each_phase_with_the_row_and_the_network_of_that_mome
     np.testing.assert_allclose(last[2], hidden @ params["q"]["w"] + params["q"]["b"], rtol=1e-4)
 
 
+def test_its_policy_speaks_the_environments_language(tmp_path, monkeypatch):
+    """Raw pictures, channels last; actions from -1 on; a mask: as for the policy that is loaded afterwards."""
+    (tmp_path / "masked_pictures.py").write_text(textwrap.dedent(PICTURES))
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = []
+    study = sb.train(
+        "masked_pictures:Pictures",
+        "softmax(5)",
+        [0],
+        400,
+        settings=VALUES | {"network.kind": "mlp"},
+        out=tmp_path / "study",
+        quiet=True,
+        on_phase=lambda row, policy: seen.append(policy),
+    )
+    loaded, last = sb.load(study.runs[0].path, network="final"), seen[-1]
+    obs, legal = np.random.default_rng(0).integers(0, 256, (20, 3, 4, 2), np.uint8), [1, 0, 1]
+    np.testing.assert_array_equal(last.q(obs), loaded.q(obs))
+    np.testing.assert_array_equal(last.act(obs, legal), loaded.act(obs, legal=legal))
+    assert set(last.act(obs, legal).tolist()) <= {-1, 1} and type(last.act(obs[0], legal)) is int
+    with pytest.raises(ValueError, match="masked_pictures:Pictures has illegal actions; pass legal"):
+        last.act(obs)
+    with pytest.raises(ValueError, match=r"was given observations of shape \(2, 3, 4\)"):
+        last.q(np.zeros((2, 3, 4), np.uint8))
+
+
 def test_bits_are_the_same_with_it_and_without_whatever_it_does(tmp_path):
     def on_phase(row, policy):
         random.seed(0)
         row.clear()
         row["test_return"] = 1e9
         policy.q(np.zeros((7, 4), np.float32))
-        for leaf in policy._params.values():
+        for leaf in policy._fixed._params.values():
             leaf.clear()
 
     assert contents(train(tmp_path / "with", 1, on_phase=on_phase)) == contents(train(tmp_path / "without", 1))

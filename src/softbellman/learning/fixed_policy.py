@@ -21,7 +21,7 @@ class FixedPolicy:
         Args:
             recipe: the recipe that it was trained by.
             params: its parameters.
-            obs_shape: shape of one observation, as environments give it; the network scales it itself.
+            obs_shape: shape of one observation as it was laid out for the network, which scales it itself.
         """
         self._recipe, self._params, self._shape = recipe, params, tuple(obs_shape)
 

@@ -1,6 +1,5 @@
 """Policy of a trained run: actions, values and weights for observations as the environment gives them."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ from softbellman.envs.step import HostEnv
 from softbellman.learning.fixed_policy import FixedPolicy
 from softbellman.learning.recipe import Recipe
 from softbellman.operators import Operator
-from softbellman.operators.arrays import flags, plain
 from softbellman.running.build import make_env, protocol_of
 from softbellman.running.jax_settings import own_settings, require_backend
 from softbellman.running.play import checked_epsilon, saved
+from softbellman.running.raw_policy import Interface
 from softbellman.study.files import read_metrics
 from softbellman.study.runs import RunPath, SavedNetwork
 from softbellman.study.store import Study, find_run
@@ -83,11 +82,12 @@ class Policy:
         """Reads the network; see `load`."""
         self._recipe, self._params, stored = saved(study, run, env, network)
         self.run, self.network, self.agent_steps = run, network, int(stored["agent_steps"])
-        self.num_actions, self.first_action = env.num_actions, env.first_action
-        self.raw_shape, self.raw_dtype = tuple(env.raw_shape), env.raw_dtype
         facts = study.record["environment_facts"].get(run.environment, {})
-        self._protocol, self._taken = protocol_of(run.environment, study.config_of(run)), env.taken
-        self.is_masked = env.legal is not None or "action_mask" in facts
+        self._interface = Interface.of(env, run.environment, facts)
+        self.num_actions, self.first_action = env.num_actions, env.first_action
+        self.raw_shape, self.raw_dtype = self._interface.raw_shape, env.raw_dtype
+        self.is_masked = self._interface.is_masked
+        self._protocol = protocol_of(run.environment, study.config_of(run))
         self._key, self._moment = streams.key(exploration_seed, Role.TEST), 0
         self.operator = _operator_then(self._recipe, run, self.agent_steps)
 
@@ -105,9 +105,9 @@ class Policy:
         Raises:
             ValueError: for an observation that the environment could not have given, or a wrong argument.
         """
-        batch, is_one = self._batch(obs)
+        batch, is_one = self._interface.batch(obs)
         rates = np.full(len(batch), checked_epsilon(epsilon), np.float32)
-        actions = self._chosen(batch, rates, self._legal(legal, len(batch))) + self.first_action
+        actions = self._chosen(batch, rates, self._interface.legal(legal, len(batch))) + self.first_action
         return int(actions[0]) if is_one else actions
 
     def q(self, obs: Any) -> np.ndarray:
@@ -119,7 +119,7 @@ class Policy:
         Raises:
             ValueError: for an observation that the environment could not have given.
         """
-        batch, is_one = self._batch(obs)
+        batch, is_one = self._interface.batch(obs)
         values = self._values(batch)
         return values[0] if is_one else values
 
@@ -136,8 +136,8 @@ class Policy:
         Raises:
             ValueError: as `act`.
         """
-        batch, is_one = self._batch(obs)
-        weights = self.operator.weights(self._values(batch), self._legal(legal, len(batch)))
+        batch, is_one = self._interface.batch(obs)
+        weights = self.operator.weights(self._values(batch), self._interface.legal(legal, len(batch)))
         return weights[0] if is_one else weights
 
     def screens(self) -> Any:
@@ -169,38 +169,6 @@ class Policy:
         moment, self._moment = np.uint32(self._moment), (self._moment + 1) % 2**32
         actions, _ = evaluation.act(self._recipe, self._params, batch, self._key, moment, rates, legal)
         return np.asarray(actions).astype(np.int64)
-
-    def _batch(self, obs: Any) -> tuple[np.ndarray, bool]:
-        """Returns observations `[B, *obs_shape]`, and whether one alone was given."""
-        if isinstance(obs, list | tuple) and len(obs) > 1 and isinstance(obs[-1], Mapping):
-            raise ValueError(
-                f"the policy of {self.run.environment} was given {len(obs)} things, the last an info, as reset() and "
-                "step() of an environment return them; pass the first, the observation: obs, info = env.reset()"
-            )
-        raw = plain(obs, f"what the policy of {self.run.environment} was given")
-        is_one = raw.shape == self.raw_shape
-        if not is_one and (raw.shape[1:] != self.raw_shape or not len(raw)):
-            batch = ", ".join(map(str, ("B", *self.raw_shape)))
-            raise ValueError(
-                f"the policy of {self.run.environment} was given observations of shape {raw.shape}; one alone has "
-                f"{self.raw_shape}, and B of them, at least 1, have [{batch}]"
-            )
-        return np.stack([self._taken(each) for each in (raw[None] if is_one else raw)]), is_one
-
-    def _legal(self, legal: Any, batch: int) -> np.ndarray | None:
-        """Returns the legal actions `[B, A]`, or None: all."""
-        if legal is None:
-            if self.is_masked:
-                raise ValueError(f"{self.run.environment} has illegal actions; pass legal, such as its action mask")
-            return None
-        given = flags(legal, "legal")
-        if given.shape not in ((self.num_actions,), (batch, self.num_actions)):
-            raise ValueError(
-                f"legal has the shape {given.shape}; it must be {(self.num_actions,)} or {(batch, self.num_actions)}"
-            )
-        if not given.any(axis=-1).all():
-            raise ValueError(f"legal has a row in which no action is: {given.tolist()}")
-        return np.broadcast_to(given, (batch, self.num_actions))
 
 
 def _operator_then(recipe: Recipe, run: RunPath, agent_steps: int) -> Operator:

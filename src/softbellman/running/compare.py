@@ -144,9 +144,9 @@ def compare(
             of a module that makes a `sinks.Sink` of a run; one or several. By default those that the study was begun
             with, or none.
         on_phase: called after each test phase with a row (columns of `metrics.csv`, environment, operator, seed) and
-            the policy of that moment, `policy.q(obs)` and `policy.act(obs)`. It can look, and change nothing; if it
-            raises StopIteration, all states are saved and the study is returned as it stands. An engine in other
-            processes takes a function of a module; `here`, any.
+            the policy of that moment, whose `q(obs)` and `act(obs, legal)` are as those of `sb.load`'s. It can look,
+            and change nothing; if it raises StopIteration, all states are saved and the study is returned as it
+            stands. An engine in other processes takes a function of a module; `here`, any.
         retry_failed: tries runs again that have failed.
         quiet: prints nothing but notes.
 

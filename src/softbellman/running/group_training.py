@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,9 @@ import numpy as np
 from softbellman.config import Config, decisive
 from softbellman.faults import in_a_line
 from softbellman.learning.fixed_policy import FixedPolicy
-from softbellman.running.build import make_loop, obs_scale
+from softbellman.running.build import make_env, make_loop, obs_scale
 from softbellman.running.jax_settings import own_settings
+from softbellman.running.raw_policy import Interface, RawPolicy
 from softbellman.running.stopping import Stopped, StopRequests
 from softbellman.sinks import Sinks
 from softbellman.study.groups import Group
@@ -53,7 +54,7 @@ def train_group(
     on_row: Callable[[int, Row, TestPhase], None] = _say_nothing,
     on_note: Callable[[str], None] = _say_nothing,
     on_resumed: Callable[[int, list[str], dict[str, Any]], None] = _say_nothing,
-    on_phase: Callable[[Row, FixedPolicy], Any] | None = None,
+    on_phase: Callable[[Row, RawPolicy], Any] | None = None,
     on_stop: Callable[[], None] = _say_nothing,
     inexact: bool = False,
 ) -> None:
@@ -86,7 +87,7 @@ def train_group(
         if on_phase is not None:
             try:
                 of_run = {"environment": run.environment, "operator": run.operator, "seed": run.seed}
-                on_phase(of_run | row, policy())
+                on_phase(of_run | row, RawPolicy(training.interface, policy()))
             except StopIteration:
                 stop.request()
                 on_stop()
@@ -123,6 +124,13 @@ class _Training:
         self.logged = study.record.get("log", [])
         self.marked: set[int] = set()  # runs whose status says that they diverged
         self.saved_at, self.saved_steps = time.monotonic(), 0
+
+    @cached_property
+    def interface(self) -> Interface:
+        """What the runs' environment itself gives and takes; made for a callback alone."""
+        environment = self.group.runs[0].environment
+        with closing(make_env(environment, self.config, seed=0, training=False)) as env:
+            return Interface.of(env, environment, self.facts)
 
     def begin(self, stack: ExitStack, on_resumed: Callable[..., None], *, inexact: bool) -> Loop:
         """Makes the loop, and puts it where the newest checkpoint was, if there is one."""
