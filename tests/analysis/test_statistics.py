@@ -5,13 +5,17 @@ import time
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
+from softbellman.analysis.normalised import human_normalised
+from softbellman.analysis.scores import summarise
 from softbellman.analysis.statistics import (
     bootstrap_interval,
     improvement_interval,
     interquartile_mean,
+    known_mean,
     mean_interval,
     paired_difference,
     performance_profile,
@@ -285,3 +289,89 @@ def test_a_first_group_far_smaller_than_others_has_bounds_too():
     (alone,), together = (simultaneous_differences([first, *others[:k]], 0.99) for k in (1, 10))
     (low, high), (wider_low, wider_high) = alone.interval, together[0].interval
     assert high - low < 1.05 * (wider_high - wider_low) < 2 * (high - low)
+
+
+def several(*scores, **options):
+    return simultaneous_differences(scores, **options)
+
+
+OF_ONE_GAME = {
+    mean_interval: 1,
+    summarise: 1,
+    paired_difference: 2,
+    permutation_test: 2,
+    several: 2,
+}
+OF_GAMES = {
+    bootstrap_interval: 1,
+    improvement_interval: 2,
+    probability_of_improvement: 2,
+    interquartile_mean: 1,
+    known_mean: 1,
+}
+
+
+@pytest.mark.parametrize(("function", "count"), (OF_ONE_GAME | OF_GAMES).items())
+def test_scores_come_as_lists_as_columns_and_masked(function, count):
+    scores = np.array([[211.0, 187.5, NAN, 199.0], [205.0, 190.1, 221.3, 160.9]])[:count]
+    expected = function(*scores)
+    assert expected is not None
+    asked = [
+        [each.tolist() for each in scores],
+        [[None if np.isnan(score) else score for score in each] for each in scores],
+        [np.ma.masked_array(np.nan_to_num(each, nan=1e6), np.isnan(each)) for each in scores],
+        [pd.Series(each, index=range(10 * number, 10 * number + 4)) for number, each in enumerate(scores)],
+    ]
+    for given in asked:
+        assert function(*given) == expected
+
+
+def test_scores_of_several_games_come_as_lists_and_masked():
+    masked = np.ma.masked_array(TWO_GAMES, TWO_GAMES > 6)
+    lacking = masked.filled(NAN)
+    for given in (masked, list(masked), lacking.tolist()):
+        assert bootstrap_interval(given, resamples=50) == bootstrap_interval(lacking, resamples=50)
+        assert probability_of_improvement(given, given) == 0.5
+        np.testing.assert_array_equal(performance_profile(given, [2.0]), performance_profile(lacking, [2.0]))
+    np.testing.assert_array_equal(known_mean(masked), known_mean(lacking))
+    np.testing.assert_array_equal(
+        human_normalised("breakout", [1.0, 2.0]), human_normalised("breakout", np.array([1.0, 2.0]))
+    )
+
+
+@pytest.mark.parametrize(("function", "count"), OF_ONE_GAME.items())
+def test_scores_of_several_games_are_not_pooled(function, count):
+    with pytest.raises(ValueError, match=r"scores have shape \(2, 5\); give those of one game, `\[seed\]`"):
+        function(*[TWO_GAMES] * count)
+
+
+def test_what_are_no_scores_is_refused():
+    with pytest.raises(ValueError, match=r"shape \(1, 2, 5\); give `\[game, seed\]`, or `\[seed\]` of one game"):
+        bootstrap_interval(TWO_GAMES[None])
+    with pytest.raises(ValueError, match=r"shape \(\); give those of one game"):
+        simultaneous_differences([1.0, 2.0])
+    for given in (["a", "b"], [[1.0, 2.0], [3.0]], {"max": 1.0}):
+        with pytest.raises(ValueError, match="scores must be numbers, of each game as many"):
+            bootstrap_interval(given)
+
+
+@pytest.mark.parametrize("level", [95, 0, 1, -0.5, NAN])
+def test_a_level_lies_between_0_and_1(level):
+    one = TWO_GAMES[0]
+    calls = {
+        **{function: [one] * count for function, count in OF_ONE_GAME.items() if function is not permutation_test},
+        bootstrap_interval: [one],
+        improvement_interval: [one, one],
+        spreads_differ: [[2, 2], [1.0, 2.0]],
+    }
+    for function, given in calls.items():
+        with pytest.raises(ValueError, match=rf"level \({level}\) must be between 0 and 1, such as 0.95"):
+            function(*given, level=level)
+
+
+@pytest.mark.parametrize(
+    ("function", "count"), {bootstrap_interval: 1, improvement_interval: 2, permutation_test: 2}.items()
+)
+def test_there_is_at_least_one_resample(function, count):
+    with pytest.raises(ValueError, match=r"resamples \(0\) must be at least 1"):
+        function(*[TWO_GAMES[0]] * count, resamples=0)

@@ -3,11 +3,13 @@
 A score that is normalised hides what was scored, so the raw one is always reported beside it.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from softbellman.analysis.scores import Scores
+from softbellman.analysis.statistics import as_scores
 from softbellman.arguments import nearest
 
 
@@ -93,7 +95,9 @@ ATARI: dict[str, tuple[float, float | None, float]] = {
 }
 
 
-def human_normalised(game: str, score: np.ndarray | float, reference: Reference = MNIH_2015) -> np.ndarray | float:
+def human_normalised(
+    game: str, score: Sequence[Any] | np.ndarray | float, reference: Reference = MNIH_2015
+) -> np.ndarray | float:
     """Computes `(score - random) / (human - random)`: 0 for the random policy, 1 for the human.
 
     Args:
@@ -113,7 +117,8 @@ def human_normalised(game: str, score: np.ndarray | float, reference: Reference 
     if human is None:
         known = [name for name, figures in ATARI.items() if figures[reference.column] is not None]
         raise ValueError(f"there is no human score of {game!r} in {reference.source}{nearest(game, known)}")
-    return (score - random) / (human - random)
+    raw = as_scores(score) if isinstance(score, Sequence) else score
+    return (raw - random) / (human - random)
 
 
 def normalise(scores: Scores, reference: Reference = MNIH_2015) -> Scores:

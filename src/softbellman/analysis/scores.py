@@ -9,9 +9,17 @@ from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from softbellman.analysis.records import Records
-from softbellman.analysis.statistics import Interval, bootstrap_interval, interquartile_mean, known_mean, mean_interval
+from softbellman.analysis.statistics import (
+    Interval,
+    as_scores,
+    bootstrap_interval,
+    interquartile_mean,
+    known_mean,
+    mean_interval,
+)
 from softbellman.study.runs import RunPath, merit
 
 MOST_FINAL_PHASES = 10  # as in the paper's Table 1, of 200
@@ -175,13 +183,14 @@ class Summary(NamedTuple):
     interquartile_interval: Interval | None
 
 
-def summarise(scores: np.ndarray, level: float = 0.95, resamples: int = 50_000, seed: int = 0) -> Summary:
+def summarise(scores: ArrayLike, level: float = 0.95, resamples: int = 50_000, seed: int = 0) -> Summary:
     """Summarises the scores `[seed]` of one operator in one game.
 
     >>> row = summarise(np.array([1.0, np.nan, 3.0]))
     >>> row.counted, row.asked, row.mean
     (2, 3, 2.0)
     """
+    scores = as_scores(scores, 1)
     known = scores[~np.isnan(scores)]
     return Summary(
         len(scores),

@@ -1,6 +1,7 @@
 """Statistics of scores: intervals, performance profiles, paired comparisons.
 
-The unit of analysis is the run. A score that is missing is NaN and left out; a quantity that can't be had is None.
+The unit of analysis is the run. A score that is missing is NaN, or masked, and left out; a quantity that can't be had
+is None. Scores are arrays, lists or columns of pandas; these are paired by place, whatever their indexes say.
 
 Interquartile mean, stratified bootstrap, performance profile and probability of improvement are defined as by Agarwal
 et al., *Deep reinforcement learning at the edge of the statistical precipice*, NeurIPS 2021, and in their package
@@ -8,18 +9,41 @@ rliable.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import optimize, special, stats
+
+from softbellman.arguments import as_integer, as_number
 
 Interval = tuple[float, float]
 
 _CHUNK = 1 << 19  # numbers held at once while resampling
 
 
-def mean_interval(scores: np.ndarray, level: float = 0.95) -> Interval | None:
+def as_scores(given: ArrayLike, most_axes: int | None = None) -> np.ndarray:
+    """Takes scores as a float array in which those that are masked are NaN.
+
+    Args:
+        given: the scores.
+        most_axes: 1 for `[seed]`, 2 for that or `[game, seed]`; None: any shape.
+
+    Raises:
+        ValueError: if they are no numbers, or have another shape.
+    """
+    try:
+        scores = np.ma.array(given, dtype=float).filled(np.nan)
+    except (TypeError, ValueError):
+        raise ValueError("scores must be numbers, of each game as many; NaN stands for a missing one") from None
+    if most_axes is not None and not 1 <= scores.ndim <= most_axes:
+        form = "those of one game, `[seed]`" if most_axes == 1 else "`[game, seed]`, or `[seed]` of one game"
+        raise ValueError(f"scores have shape {scores.shape}; give {form}")
+    return scores
+
+
+def mean_interval(scores: ArrayLike, level: float = 0.95) -> Interval | None:
     """Computes Student's t interval of a mean; None from fewer than two scores, since one shows no spread.
 
     Args:
@@ -30,7 +54,8 @@ def mean_interval(scores: np.ndarray, level: float = 0.95) -> Interval | None:
     >>> round(low, 1), round(high, 1)
     (-35.5, 75.5)
     """
-    scores = scores[~np.isnan(scores)]
+    _require_level(level)
+    scores = _known(scores)
     n = len(scores)
     if n < 2:
         return None
@@ -45,18 +70,19 @@ def _student(share: float, freedom: int) -> float:
     return float(stats.t.ppf(share, freedom))
 
 
-def known_mean(values: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndarray:
+def known_mean(values: ArrayLike, axis: int | tuple[int, ...] = -1) -> np.ndarray:
     """Averages along axes all that is not NaN; NaN where nothing is left.
 
     >>> known_mean(np.array([[1.0, np.nan, 3.0], [np.nan] * 3]))
     array([ 2., nan])
     """
+    values = as_scores(values)
     known = ~np.isnan(values)
     count = known.sum(axis=axis)
     return np.where(count > 0, np.where(known, values, 0.0).sum(axis=axis) / np.maximum(count, 1), np.nan)
 
 
-def interquartile_mean(values: np.ndarray, axis: int | None = None) -> np.ndarray | float:
+def interquartile_mean(values: ArrayLike, axis: int | None = None) -> np.ndarray | float:
     """Computes the mean of the middle half: a quarter of the values, rounded down, is cut off at either end.
 
     Args:
@@ -69,6 +95,7 @@ def interquartile_mean(values: np.ndarray, axis: int | None = None) -> np.ndarra
     >>> float(interquartile_mean(np.array([0.0, 1.0, 2.0, 3.0, 100.0])))
     2.0
     """
+    values = as_scores(values)
     if axis is None:
         values, axis = values[~np.isnan(values)], -1
     if values.size == 0:
@@ -77,7 +104,7 @@ def interquartile_mean(values: np.ndarray, axis: int | None = None) -> np.ndarra
 
 
 def bootstrap_interval(
-    values: np.ndarray,
+    values: ArrayLike,
     statistic: Callable[..., np.ndarray | float] = interquartile_mean,
     *,
     resamples: int = 50_000,
@@ -100,7 +127,9 @@ def bootstrap_interval(
     Returns:
         The interval, or None if a game has fewer than two scores, since one shows no spread.
     """
-    values = np.atleast_2d(values)
+    _require_level(level)
+    _require_resamples(resamples)
+    values = np.atleast_2d(as_scores(values, 2))
     known = ~np.isnan(values)
     counted = known.sum(axis=1)
     if counted.min() < 2:
@@ -115,7 +144,7 @@ def bootstrap_interval(
     return _percentiles(found, level)
 
 
-def performance_profile(values: np.ndarray, thresholds: Sequence[float] | np.ndarray) -> np.ndarray:
+def performance_profile(values: ArrayLike, thresholds: Sequence[float] | np.ndarray) -> np.ndarray:
     """Computes the share of runs that score more than each threshold, games weighing alike.
 
     Args:
@@ -131,13 +160,13 @@ def performance_profile(values: np.ndarray, thresholds: Sequence[float] | np.nda
     >>> performance_profile(np.array([[1.0, 2.0], [2.0, 4.0]]), [0.0, 1.0, 2.0])
     array([1.  , 0.75, 0.25])
     """
-    games = [game[~np.isnan(game)] for game in np.atleast_2d(values)]
+    games = [game[~np.isnan(game)] for game in np.atleast_2d(as_scores(values, 2))]
     if not all(map(len, games)):
         raise ValueError("a game without any score has no performance profile; leave it out for every operator")
     return np.mean([(game[:, None] > np.asarray(thresholds)).mean(axis=0) for game in games], axis=0)
 
 
-def probability_of_improvement(first: np.ndarray, second: np.ndarray) -> float | None:
+def probability_of_improvement(first: ArrayLike, second: ArrayLike) -> float | None:
     """Computes how probable it is that a run of `first` scores more than one of `second`; a tie counts half.
 
     Args:
@@ -155,7 +184,7 @@ def probability_of_improvement(first: np.ndarray, second: np.ndarray) -> float |
 
 
 def improvement_interval(
-    first: np.ndarray, second: np.ndarray, *, resamples: int = 50_000, seed: int = 0, level: float = 0.95
+    first: ArrayLike, second: ArrayLike, *, resamples: int = 50_000, seed: int = 0, level: float = 0.95
 ) -> Interval | None:
     """Computes the percentile interval of `probability_of_improvement`, runs of both drawn anew within each game.
 
@@ -164,6 +193,8 @@ def improvement_interval(
     Returns:
         The interval, or None if a game has fewer than two scores of either.
     """
+    _require_level(level)
+    _require_resamples(resamples)
     games = _compared(first, second)
     if min(min(game.shape) for game in games) < 2:
         return None
@@ -182,7 +213,7 @@ class Difference(NamedTuple):
     n: int
 
 
-def paired_difference(first: np.ndarray, second: np.ndarray, level: float = 0.95) -> Difference:
+def paired_difference(first: ArrayLike, second: ArrayLike, level: float = 0.95) -> Difference:
     """Compares scores `[seed]` of two operators in one game, `first` minus `second`, on the seeds that both have.
 
     Its interval is Student's.
@@ -195,7 +226,7 @@ def paired_difference(first: np.ndarray, second: np.ndarray, level: float = 0.95
     return Difference(mean, mean_interval(difference, level), len(difference))
 
 
-def permutation_test(first: np.ndarray, second: np.ndarray, *, resamples: int = 9_999, seed: int = 0) -> float | None:
+def permutation_test(first: ArrayLike, second: ArrayLike, *, resamples: int = 9_999, seed: int = 0) -> float | None:
     """Computes the two-sided p of the mean difference over common seeds, by exchanging the scores of a seed.
 
     It needs no assumption on how scores are distributed. With `n` seeds it is exact up to 13 of them, and at least
@@ -216,6 +247,7 @@ def permutation_test(first: np.ndarray, second: np.ndarray, *, resamples: int = 
     >>> permutation_test(np.array([1.0, 2.0, 3.0]), np.array([0.0, 0.0, 0.0]))
     0.25
     """
+    _require_resamples(resamples)
     difference = _differences(first, second)
     if len(difference) < 2:
         return None
@@ -225,7 +257,7 @@ def permutation_test(first: np.ndarray, second: np.ndarray, *, resamples: int = 
     return float(test.pvalue)
 
 
-def simultaneous_differences(scores: Sequence[np.ndarray], level: float = 0.95) -> list[Difference]:
+def simultaneous_differences(scores: Iterable[ArrayLike], level: float = 0.95) -> list[Difference]:
     """Compares several operators with the first by Dunnett's intervals, which hold all together at the level.
 
     All are taken to have one spread, and runs to be independent: seeds are not paired.
@@ -238,7 +270,8 @@ def simultaneous_differences(scores: Sequence[np.ndarray], level: float = 0.95) 
         A difference for each operator but the first: of the means of all scores; `n` is the smaller number of runs.
         There is no interval where either has fewer than two scores.
     """
-    first, *others = (each[~np.isnan(each)] for each in scores)
+    _require_level(level)
+    first, *others = map(_known, scores)
     counts = [min(len(first), len(other)) for other in others]
     means = [float(np.mean(other) - np.mean(first)) if n else None for other, n in zip(others, counts, strict=True)]
     several = [other for other, n in zip(others, counts, strict=True) if n >= 2]
@@ -259,6 +292,7 @@ def spreads_differ(counts: Sequence[int], spreads: Sequence[float], level: float
 
     Source: Bartlett (1937).
     """
+    _require_level(level)
     if min(spreads) <= 1e-12 * max(spreads):  # rounding is no spread
         return max(spreads) > 0
     free, variances = np.array(counts) - 1, np.array(spreads) ** 2
@@ -308,12 +342,19 @@ def _critical_value(first: int, others: tuple[int, ...], freedom: int, level: fl
     return float(np.clip(found, alone, apart))  # the integral is not exact where the first group is far the smallest
 
 
-def _differences(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def _known(scores: ArrayLike) -> np.ndarray:
+    """Returns the scores `[seed]` of one game that are there."""
+    scores = as_scores(scores, 1)
+    return scores[~np.isnan(scores)]
+
+
+def _differences(first: ArrayLike, second: ArrayLike) -> np.ndarray:
     """Returns the differences on the seeds that both have.
 
     Raises:
         ValueError: if they are not of as many seeds.
     """
+    first, second = as_scores(first, 1), as_scores(second, 1)
     if first.shape != second.shape:
         raise ValueError(
             f"scores of {first.shape} and {second.shape} seeds are not paired; NaN stands for a missing one"
@@ -322,9 +363,9 @@ def _differences(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return difference[~np.isnan(difference)]
 
 
-def _compared(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
+def _compared(first: ArrayLike, second: ArrayLike) -> list[np.ndarray]:
     """Compares every run of one with every run of the other: for each game `[first, second]` of 1, 1/2 and 0."""
-    first, second = np.atleast_2d(first), np.atleast_2d(second)
+    first, second = (np.atleast_2d(as_scores(each, 2)) for each in (first, second))
     if len(first) != len(second):
         raise ValueError(f"scores of {len(first)} games can't be compared with those of {len(second)}")
     pairs = ((a[~np.isnan(a), None], b[None, ~np.isnan(b)]) for a, b in zip(first, second, strict=True))
@@ -334,3 +375,13 @@ def _compared(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
 def _percentiles(found: np.ndarray, level: float) -> Interval:
     low, high = np.quantile(found, (0.5 - level / 2, 0.5 + level / 2))
     return float(low), float(high)
+
+
+def _require_level(level: float) -> None:
+    if not 0 < as_number(level, "level") < 1:
+        raise ValueError(f"level ({level}) must be between 0 and 1, such as 0.95")
+
+
+def _require_resamples(resamples: int) -> None:
+    if as_integer(resamples, "resamples") < 1:
+        raise ValueError(f"resamples ({resamples}) must be at least 1")
