@@ -644,3 +644,9 @@ def test_an_engine_is_found_by_its_words(tmp_path, monkeypatch):
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             sb.compare(CARTPOLE, "max", 1, engine=spec, out=tmp_path / "study")
+
+
+def test_train_takes_an_arm_as_its_operator(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"train takes one arm, as its operator: operator=sb.arm\(\.\.\.\)"):
+        sb.train(CARTPOLE, arms=[sb.arm("max", returns=3)])

@@ -187,7 +187,7 @@ def compare(
 
 @faults_placed()
 def train(
-    environment: str,
+    environment: Any,
     operator: Any = "max",
     seeds: int | Sequence[int] = 1,
     steps: int | None = None,
@@ -198,15 +198,17 @@ def train(
         study = sb.train("gym/CartPole-v1", ops.softmax(5.0), seeds=[3])
 
     Args:
-        environment: the environment, as for `compare`.
+        environment: its name, or a function or class of a module that makes it.
         operator: the Bellman operator, its spec, or an arm.
         seeds: how many, 0 and up, or which.
         steps: agent steps of each run; by default the preset's.
-        options: as for `compare`, whose other arguments it takes. Runs that failed are tried again.
+        options: as for `compare`, whose other arguments it takes but `arms`. Runs that failed are tried again.
 
     Raises:
         ValueError: as `compare`; so do the others.
     """
+    if options.get("arms") is not None:
+        raise ValueError("train takes one arm, as its operator: operator=sb.arm(...)")
     return compare(environment, operator, seeds, steps, **{"engine": HERE, "retry_failed": True} | options)
 
 
