@@ -222,7 +222,10 @@ def test_what_the_section_about_arms_shows_is_true():
 
 
 def test_a_part_is_taken_as_a_value_too():
-    assert sb.arm("max", gap=AdvantageGap(0.9)) == parse_arm("max, gap=gap(0.9)")
+    expected = parse_arm("max, gap=gap(0.9)")
+    assert sb.arm("max", gap=AdvantageGap(0.9)) == expected
+    assert sb.arm("max", settings={"recipe.gap": AdvantageGap(0.9)}) == expected
+    assert with_settings(Config(), {"recipe.gap": AdvantageGap(0.9)}).recipe.gap == "gap(0.9)"
 
 
 def test_no_arm_is_called_as_the_random_policy_is():

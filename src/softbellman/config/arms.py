@@ -16,7 +16,6 @@ from softbellman.arguments import as_integer, nearest
 from softbellman.config.settings import Config, fields, kind_of, with_settings
 from softbellman.operators import Operator
 from softbellman.operators.spec import FACTORIES, SpecError, as_operator, family, parse, split
-from softbellman.part import Part
 
 LONGEST = 150  # bytes of a name, which is that of a directory too
 
@@ -106,8 +105,7 @@ def arm(operator: Any, label: str = "", settings: Mapping[str, Any] | None = Non
         TypeError: for what is no operator.
     """
     base = as_arm(operator)
-    given = {name: str(value) if isinstance(value, Part) else value for name, value in parts.items()}
-    pairs = [*base.changes, *(settings or {}).items(), *given.items()]
+    pairs = [*base.changes, *(settings or {}).items(), *parts.items()]
     made = _made(base.operator, pairs, label.strip() or base.label, base.given)
     if parse_arm(str(made)) != made:
         raise ValueError(f"arm {made} can't be written as text: a value has a comma or an equals sign in it")

@@ -17,6 +17,7 @@ from softbellman.envs.families import find_family, section_forms
 from softbellman.envs.minatar.protocol import MinAtarProtocol
 from softbellman.envs.options import EnvOptions, written_options
 from softbellman.learning.settings import LearnerSettings, RecipeSettings
+from softbellman.part import Part
 from softbellman.references import is_reference, reference_to
 from softbellman.training.settings import LoopSettings, check
 
@@ -181,6 +182,8 @@ def _of_kind(kind: Any, value: Any, path: str) -> Any:
         return dict(value)
     if get_origin(kind) is tuple:
         return tuple(_of_kind(get_args(kind)[0], one, path) for one in as_list(value))
+    if kind is str and isinstance(value, Part):
+        value = str(value)
     if kind is str and callable(value):
         value = reference_to(value, path)
     kind, value = bool if kind is bool else str, value.item() if isinstance(value, np.generic) else value
