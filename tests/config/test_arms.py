@@ -164,6 +164,8 @@ def test_arms_are_made_in_python_of_values_and_of_words():
         ({"gap": "gap(0.9), returns=3"}, ValueError, "can't be written as text: a value has a comma or an equals sign"),
         ({"label": "a=b"}, ValueError, "label 'a=b' must begin"),
         ({"label": "a, b"}, ValueError, "label 'a, b' must begin"),
+        ({"label": 3}, ValueError, "label 3 must begin"),
+        ({"label": None}, ValueError, "label None must begin"),
         ({"steps": 3}, ValueError, r"unknown setting 'steps'; did you mean loop.steps\?"),
     ):
         with pytest.raises(kind, match=message):

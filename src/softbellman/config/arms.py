@@ -106,7 +106,8 @@ def arm(operator: Any, label: str = "", settings: Mapping[str, Any] | None = Non
     """
     base = as_arm(operator)
     pairs = [*base.changes, *(settings or {}).items(), *parts.items()]
-    made = _made(base.operator, pairs, label.strip() or base.label, base.given)
+    label = label.strip() if isinstance(label, str) else label
+    made = _made(base.operator, pairs, base.label if label == "" else label, base.given)
     if parse_arm(str(made)) != made:
         raise ValueError(f"arm {made} can't be written as text: a value has a comma or an equals sign in it")
     return made
