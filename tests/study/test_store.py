@@ -42,6 +42,16 @@ def test_a_study_is_read_as_it_was_made(tmp_path):
     assert study.record["command"] == ["train"]
 
 
+def test_a_study_says_what_it_is_of_and_how_far_it_is(tmp_path):
+    several = Study.create(tmp_path, ["gym/X-v0", "gym/Y-v0"], [Arm("max", label="a"), "mean"], [0], Config(), {}, [])
+    for run, status in zip(several.runs, ('{"state": "finished"}', '{"state": "failed"}', "spoiled"), strict=False):
+        run.path.mkdir(parents=True)
+        (run.path / "status.json").write_text(status)
+    assert repr(several) == f"<Study {tmp_path}: 2 environments, 2 arms, 1 seed; 1 of 4 runs finished>"
+    one = created(tmp_path / "one", seeds=[7])
+    assert repr(one) == f"<Study {one.path}: 1 environment, 1 operator, 1 seed; 0 of 1 run finished>"
+
+
 def test_a_study_of_several_environments_has_the_runs_of_all_seeds_innermost(tmp_path):
     names = ["gym/X-v0", "gym/Y-v0"]
     study = Study.create(tmp_path, names, [ops.maximum(), ops.softmax(5.0)], [3, 1], Config(), {}, [])

@@ -12,7 +12,7 @@ Files are replaced whole: a reader never meets half of one, and a disk that is f
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from softbellman.study.files import read_metrics, write_atomically
 from softbellman.study.locks import Lease, locked
 from softbellman.study.place import RECORD, require_new, unwritable
 from softbellman.study.provenance import provenance
-from softbellman.study.runs import RunPath, runs_of
+from softbellman.study.runs import RunPath, read_status, runs_of
 from softbellman.training import checkpoint
 
 FORMAT = 2
@@ -125,6 +125,16 @@ class Study:
         except OSError as error:
             raise unwritable(path, error) from None
         return cls(path)
+
+    def __repr__(self) -> str:
+        """Says what it is of, and how many runs have finished, of those whose status can be read."""
+        finished = 0
+        for run in self.runs:
+            with suppress(OSError, ValueError):
+                finished += read_status(run) == "finished"
+        asked = {"environment": self.environments, self.noun: self.arms, "seed": self.seeds}
+        of = ", ".join(f"{len(each)} {name}{'s' * (len(each) != 1)}" for name, each in asked.items())
+        return f"<Study {self.path}: {of}; {finished} of {len(self.runs)} run{'s' * (len(self.runs) != 1)} finished>"
 
     @contextmanager
     def locked(self) -> Iterator[Lease]:
