@@ -271,3 +271,8 @@ def test_minatar_is_the_example_agents_value_by_value():
     assert {name: values[name] for name in example} == example
     assert where["learner.update_period_steps"] == where["minatar.ramping"] == "MinAtar"
     assert where["loop.epoch_steps"] == where["loop.test_episodes"] == "preset"
+
+
+def test_equal_configurations_have_one_hash():
+    asked = {"env.options": {"size": 5}, "network.hidden": [3]}
+    assert len({Config(), Config(), with_settings(Config(), asked), with_settings(Config(), asked)}) == 2

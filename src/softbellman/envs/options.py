@@ -20,7 +20,7 @@ class EnvOptions:
             as words.
     """
 
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict, hash=False)  # a dict has no hash; equal ones have one
 
     def __post_init__(self) -> None:
         """Refuses what can't be recorded; the order of options has no meaning, and is that of their names."""
