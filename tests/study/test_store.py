@@ -194,6 +194,9 @@ def test_a_run_is_found_by_its_directory_or_by_a_study_that_has_no_other(tmp_pat
         find_run(several.path)
     with pytest.raises(ValueError, match=r"holds 0 runs; name one of them: .*seed-7"):
         find_run(single.path / "elsewhere")
+    for given, name in ((single, "Study"), (single.runs[0], "RunPath")):
+        with pytest.raises(TypeError, match=rf"a {name} is no path; give that of a run, such as study.runs\[0\].path"):
+            find_run(given)
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -44,6 +44,7 @@ def load(
 
     Raises:
         ValueError: if there is no such run or network, or several runs, or no saved network yet.
+        TypeError: for what is no path, such as a `Study`.
         MissingExtra: if a package that its environment needs is not installed.
 
     Example:

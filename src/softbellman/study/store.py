@@ -10,6 +10,7 @@ Files are replaced whole: a reader never meets half of one, and a disk that is f
 """
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -312,7 +313,10 @@ def find_run(
 
     Raises:
         ValueError: if the path names no run, or several; with the runs that there are.
+        TypeError: it is no path.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"a {type(path).__name__} is no path; give that of a run, such as study.runs[0].path")
     path = as_path(path)
     if path.is_file():
         raise ValueError(f"{path} is a file; give the directory of its run")
