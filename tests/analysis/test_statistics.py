@@ -326,6 +326,14 @@ def test_scores_come_as_lists_as_columns_and_masked(function, count):
         assert function(*given) == expected
 
 
+def test_columns_with_the_same_labels_are_paired_by_label():
+    by_seed = pd.Series([211.0, 187.5, 199.0, 204.0], index=[0, 1, 2, 3])
+    other = pd.Series([160.9, 205.0, 190.1, 221.3], index=[3, 0, 1, 2])
+    expected = paired_difference(by_seed.to_numpy(), np.array([205.0, 190.1, 221.3, 160.9]))
+    assert paired_difference(by_seed, other) == expected
+    assert permutation_test(by_seed, other) == permutation_test(by_seed, other.sort_index())
+
+
 def test_scores_of_several_games_come_as_lists_and_masked():
     masked = np.ma.masked_array(TWO_GAMES, TWO_GAMES > 6)
     lacking = masked.filled(NAN)

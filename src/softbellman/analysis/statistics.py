@@ -1,7 +1,8 @@
 """Statistics of scores: intervals, performance profiles, paired comparisons.
 
 The unit of analysis is the run. A score that is missing is NaN, or masked, and left out; a quantity that can't be had
-is None. Scores are arrays, lists or columns of pandas; these are paired by place, whatever their indexes say.
+is None. Scores are arrays, lists or columns of pandas; these are paired by place, or by label where their indexes have
+the same labels, such as seeds.
 
 Interquartile mean, stratified bootstrap, performance profile and probability of improvement are defined as by Agarwal
 et al., *Deep reinforcement learning at the edge of the statistical precipice*, NeurIPS 2021, and in their package
@@ -10,7 +11,7 @@ rliable.
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -348,12 +349,14 @@ def _known(scores: ArrayLike) -> np.ndarray:
     return scores[~np.isnan(scores)]
 
 
-def _differences(first: ArrayLike, second: ArrayLike) -> np.ndarray:
+def _differences(first: Any, second: Any) -> np.ndarray:
     """Returns the differences on the seeds that both have.
 
     Raises:
         ValueError: if they are not of as many seeds.
     """
+    if all(hasattr(each, "reindex") for each in (first, second)) and set(first.index) == set(second.index):
+        second = second.reindex(first.index)
     first, second = as_scores(first, 1), as_scores(second, 1)
     if first.shape != second.shape:
         raise ValueError(
