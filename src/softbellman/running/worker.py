@@ -1,7 +1,8 @@
 """Worker process: trains one group, and reports to the process that started it.
 
 It writes one JSON object a line to standard output. It stops, its state saved, when a line arrives on standard input,
-and when standard input ends, since then nobody is left who waits for it; if both happen, it leaves at once.
+and when standard input ends, since then nobody is left who waits for it; if both happen, it leaves at once. A worker
+that hangs and that nobody waits for leaves after `LONGEST_STOP`, so that its group can be taken up again.
 """
 
 import json
@@ -21,6 +22,7 @@ from softbellman.references import resolve
 from softbellman.running.stopping import EXIT_CODE, Stopped, asked
 
 PACE = 0.5  # seconds between two reports of progress
+LONGEST_STOP = 1800.0  # seconds to stop in, where nobody is left who waits for it
 
 
 def main(study: str, group: str, inexact: str, on_phase: str) -> int:
@@ -121,8 +123,10 @@ def _watch_input() -> None:
     asked.set()
     if waited_for:
         while os.read(0, 1):
-            pass
-        os._exit(EXIT_CODE)  # whoever asked has left meanwhile, and does not wait for the state to be saved
+            pass  # until whoever asked has left, and does not wait for the state to be saved
+    else:
+        time.sleep(LONGEST_STOP)  # nobody is left to end what hangs, which would hold its group for ever
+    os._exit(EXIT_CODE)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -217,6 +218,43 @@ def test_where_the_system_has_no_place_for_temporary_files_the_study_has(trained
     assert not list(tmp_path.glob(".softbellman-*"))
 
 
+def test_a_directory_that_was_cleaned_away_is_made_again(trained, tmp_path):
+    """Programs that clean up temporary files by their age know of no study that takes months."""
+    made = []
+
+    def clean():
+        for each in made[-1:]:
+            shutil.rmtree(each, ignore_errors=True)
+
+    class Known(tempfile.TemporaryDirectory):
+        def __init__(self, **options):
+            super().__init__(**options)
+            made.append(self.name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "TemporaryDirectory", Known)
+        heard = trained("well-1", "well-2", "well-3", workers=1, check=clean)
+    assert [name for name, kind, _ in heard if kind == "ended"] == ["well-1", "well-2", "well-3"]
+    assert made and not os.path.exists(made[-1])
+
+
+def test_a_process_that_cant_be_had_now_is_tried_again_when_another_has_ended(trained, monkeypatch):
+    begun, popen = [], subprocess.Popen
+
+    def scarce(*arguments, **options):
+        if sum(each.poll() is None for each in begun):
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        begun.append(popen(*arguments, **options))
+        return begun[-1]
+
+    monkeypatch.setattr(local.subprocess, "Popen", scarce)
+    heard = trained("long-1", "long-2", "well", workers=3)
+    assert [name for name, kind, _ in heard if kind == "ended"] == ["long-1", "long-2", "well"]
+    monkeypatch.setattr(local.subprocess, "Popen", lambda *_, **__: popen(["/no/such/program"]))
+    with pytest.raises(FileNotFoundError):
+        trained("well")
+
+
 # ----------------------------------------------------------------------------------------------- the worker's own side
 
 PROCESS = """
@@ -226,6 +264,7 @@ PROCESS = """
     from softbellman.running import worker
     from softbellman.running.stopping import Stopped, StopRequests
 
+    worker.LONGEST_STOP = float(sys.argv[2])
     threading.Thread(target=worker._watch_input, daemon=True).start()
     with StopRequests(lambda text: print("heard", flush=True)) as stop:
         print("ready", flush=True)
@@ -245,10 +284,10 @@ PROCESS = """
 def process():
     begun = []
 
-    def begin(seconds):
+    def begin(seconds, longest=1800):
         begun.append(
             subprocess.Popen(
-                [sys.executable, "-c", textwrap.dedent(PROCESS), str(seconds)],
+                [sys.executable, "-c", textwrap.dedent(PROCESS), str(seconds), str(longest)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
@@ -289,6 +328,13 @@ def test_a_worker_whose_parent_is_gone_saves_its_state(process):
     begun.stdin.close()
     assert begun.stdout.read() == b"saving\nsaved\n"
     assert begun.wait() == 130
+
+
+def test_a_worker_that_hangs_leaves_when_nobody_is_left_who_waits_for_it(process):
+    begun = process(30, longest=0.3)
+    before = time.monotonic()
+    begun.stdin.close()
+    assert begun.wait() == 130 and 0.3 <= time.monotonic() - before < 10
 
 
 def test_a_worker_whose_parent_does_not_wait_leaves_at_once(process):

@@ -45,7 +45,13 @@ class Local:
                 while waiting or running:
                     check()
                     while waiting and len(running) < self.capacity:
-                        worker = _Worker(waiting.popleft(), compiled)
+                        try:
+                            worker = _Worker(waiting[0], compiled)
+                        except OSError:  # no process or file can be had now, perhaps when one has ended
+                            if not running:
+                                raise
+                            break
+                        waiting.popleft()
                         running.add(worker)
                         selector.register(worker.output, selectors.EVENT_READ, worker)
                     for key, _ in selector.select(POLL):
@@ -74,6 +80,7 @@ class _Worker:
 
     def __init__(self, task: Task, compiled: str) -> None:
         self.task, self._line, self._told = task, b"", False
+        os.makedirs(compiled, exist_ok=True)  # what cleans up temporary files by their age may have taken it
         self._errors = tempfile.TemporaryFile(dir=compiled)  # noqa: SIM115 (it is closed with the process)
         inherited = {
             "PYTHONPATH": python_path(),
