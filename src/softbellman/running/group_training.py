@@ -227,7 +227,7 @@ class _Training:
             self._write(partial(writer.params, loop.params(index), row["agent_steps"], row["updates"], phase.mean))
             self.on_row(index, row, phase)
             self.on_phase(writer.run, row, partial(loop.policy, index))
-        if not self.saved_steps and all(writer.is_complete for writer in self.writers):
+        if not self.saved_steps:
             self._save(loop)  # the first, so that a run with rows can always go on
 
     def _save(self, loop: Loop) -> None:
@@ -236,6 +236,9 @@ class _Training:
         self._mark_diverged(loop)
         for writer in self.writers:
             self._write(writer.flush)
+        self.saved_at = time.monotonic()
+        if not all(writer.is_complete for writer in self.writers):
+            return  # its rows would have other networks
         rows = [[dict(zip(writer.columns, row, strict=True)) for row in writer.rows] for writer in self.writers]
         state.facts.update(cells=self.group.cells, rows=rows, config=decisive(self.config), provenance=self.provenance)
         what = f"a checkpoint in {self.checkpoints.folder}"
@@ -247,7 +250,6 @@ class _Training:
 
         if self._write(save, what):
             self.saved_steps = loop.agent_steps
-        self.saved_at = time.monotonic()
 
     def _write(self, write: Callable[[], Any], what: str | None = None) -> bool:
         """Writes, and says whether it could be done. A disk that is full now may not be so later."""

@@ -57,8 +57,8 @@ class RunWriter:
 
     @property
     def is_complete(self) -> bool:
-        """All is on disk."""
-        return not self._unwritten
+        """All is on disk but what is written again when the run goes on from a checkpoint that has its rows."""
+        return self._unwritten.keys() <= {"metrics.csv", "status.json"}
 
     @property
     def best(self) -> bytes:
