@@ -150,7 +150,8 @@ def test_a_group_that_is_broken_up_says_what_work_is_lost(study, capsys):
     launched(study, lambda seeds: ("killed" if len(seeds) == 2 and 3 in seeds else None, 7_000))
     assert (
         "gym-X-v0-max-seed-3: killed once more at the same place; its runs go on alone, each from its start, "
-        "and the checkpoint of agent step 7,000, which holds them together, is removed"
+        "and the checkpoint of agent step 7,000, which holds them together, is put aside: "
+        f"{study.path / 'groups' / 'gym-X-v0-max-seed-3.before-1'}"
     ) in capsys.readouterr().err
 
 

@@ -402,7 +402,7 @@ def test_what_cant_be_written_at_the_end_leaves_the_run_unfinished_and_it_can_go
             monkeypatch.setattr(writer, "save_params", full)
 
     study, notes = study_of(tmp_path / "study", seeds=(0, 3)), []
-    with pytest.raises(OSError, match=r"No space left on device: .*seed-0/final\.safetensors"):
+    with pytest.raises(groups.Refused, match=r"\(No space left on device: .*seed-0/final\.safetensors\); make room"):
         train_study(study, on_note=notes.append, on_progress=then_full)
     assert [read_status(run) for run in study.runs] == ["running", "running"] and checkpoints(study)
     monkeypatch.undo()

@@ -1,11 +1,11 @@
 """Group trainer: rows, parameters and checkpoints written as they come; exact resume."""
 
-import itertools
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,10 @@ from softbellman.running.jax_settings import own_settings
 from softbellman.running.raw_policy import Interface, RawPolicy
 from softbellman.running.stopping import Stopped, StopRequests
 from softbellman.sinks import Sinks
+from softbellman.study.files import free_place
 from softbellman.study.groups import Group
 from softbellman.study.locks import Lease, Lost, locked
+from softbellman.study.place import unwritable
 from softbellman.study.provenance import changes, provenance
 from softbellman.study.runs import RunPath
 from softbellman.study.store import Study
@@ -34,11 +36,12 @@ HINT = (
     "lower learner.learning_rate, clip rewards (learner.reward_clip 1), or give learner.huber_delta a bound that the "
     "errors reach; resuming would come to the same end"
 )
+AGAIN = "training goes on and tries again later"
 LONGEST_WAIT = 120.0  # seconds for a process that is saving its last state
 
 
 class Refused(ValueError):
-    """The checkpoint is not of the runs or settings asked for, or can't go on exactly; nothing was touched."""
+    """The group can't go on now, or not as is asked for; its checkpoint is kept."""
 
 
 def _say_nothing(*_: Any) -> None:
@@ -60,7 +63,8 @@ def train_group(
 ) -> None:
     """Trains one group of a study, from where it stands to its end, and removes its directory then.
 
-    A file that can't be written is told of, and tried again at the next occasion; training goes on.
+    A file that can't be written is told of, and tried again at the next occasion; training goes on. Only where that is
+    the last one, or was the first, the group is refused.
 
     Args:
         study: the study, whose lock this process or the one that started it holds.
@@ -78,7 +82,7 @@ def train_group(
 
     Raises:
         Refused: its checkpoint can't be read now, or is of other settings, the game under way can't be played again as
-            it was, or another process does not leave the group, or has taken it over.
+            it was, its files can't be written, or another process does not leave the group, or has taken it over.
         Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
         Stopped: it was asked to stop by a signal or by `on_phase`; the state is saved, and the runs are marked so.
     """
@@ -92,7 +96,9 @@ def train_group(
                 stop.request()
                 on_stop()
 
-    with StopRequests(on_note) as stop, locked(group.path, _patience(stop, on_note)) as lease, ExitStack() as stack:
+    with StopRequests(on_note) as stop, ExitStack() as stack:
+        with _refusing_unwritable(group.path):
+            lease = stack.enter_context(locked(group.path, _patience(stop, on_note)))
         on_progress, on_row = (_unfailing(each, "what reports on training", on_note) for each in (on_progress, on_row))
         training = _Training(study, group, lease, on_row, _unfailing(told, "on_phase", on_note), on_note)
         try:
@@ -136,7 +142,8 @@ class _Training:
         """Makes the loop, and puts it where the newest checkpoint was, if there is one."""
         saved = self.checkpoints.newest(self.on_note)
         if saved is None:
-            self._put_aside()
+            with _refusing_unwritable(self.group.path):
+                self._put_aside()
         else:
             self._refuse_another(saved)
         loop = stack.enter_context(closing(self._make_loop()))
@@ -146,7 +153,8 @@ class _Training:
             best = b""
             if saved is not None and _best(index) in saved.names:  # older ones lack it
                 best = saved.array(_best(index)).tobytes()
-            self.writers.append(RunWriter(run, columns(), own, self.provenance, self.lease.confirm, best))
+            with _refusing_unwritable(run.path):
+                self.writers.append(RunWriter(run, columns(), own, self.provenance, self.lease.confirm, best))
             self.sinks.append(Sinks(self.logged, run, own, self.on_note))
             stack.callback(self.sinks[-1].close)
         if saved is not None:
@@ -183,8 +191,7 @@ class _Training:
         """Moves what runs without a checkpoint have written out of the way: they begin again, and nothing is lost."""
         for run in self.group.runs:
             if count_rows(run):
-                places = (run.path.with_name(f"{run.path.name}.before-{number}") for number in itertools.count(1))
-                aside = run.path.rename(next(place for place in places if not place.exists()))
+                aside = run.path.rename(free_place(run.path))
                 self.on_note(f"no checkpoint can be used: the run begins again, and what it wrote before is in {aside}")
 
     def run(self, loop: Loop, stop: StopRequests, on_progress: Callable[[int], None]) -> None:
@@ -210,14 +217,24 @@ class _Training:
             raise
         finally:
             self._mark_diverged(loop)
+        with _refusing_unwritable(self.group.path):
+            try:
+                self._finish(loop)
+            except OSError:
+                if self.saved_steps < loop.agent_steps:
+                    self._save(loop, then="whoever goes on with the study tries again")
+                raise
+        self.group.remove()
+
+    def _finish(self, loop: Loop) -> None:
+        """Writes what is not on disk yet, and that the runs are finished."""
         for writer in self.writers:
-            writer.flush()  # what is not on disk by now is not finished
+            writer.flush()
         for index, writer in enumerate(self.writers):
             if index not in loop.diverged:
                 writer.status("finished", agent_steps=loop.agent_steps, updates=loop.updates)
                 self.sinks[index].status("finished", agent_steps=loop.agent_steps)
         self.lease.confirm()
-        self.group.remove()
 
     def _test(self, loop: Loop, stop: StopRequests) -> None:
         for index, (row, phase) in loop.test(stop.check).items():
@@ -227,18 +244,15 @@ class _Training:
             self._write(partial(writer.params, loop.params(index), row["agent_steps"], row["updates"], phase.mean))
             self.on_row(index, row, phase)
             self.on_phase(writer.run, row, partial(loop.policy, index))
-        if not self.saved_steps:
+        if not self.saved_steps and all(writer.is_complete for writer in self.writers):
             self._save(loop)  # the first, so that a run with rows can always go on
 
-    def _save(self, loop: Loop) -> None:
+    def _save(self, loop: Loop, then: str = AGAIN) -> None:
         """Saves a checkpoint, and marks runs that have diverged since the last."""
         state = loop.snapshot(with_replay=self.config.checkpoint.replay)
         self._mark_diverged(loop)
         for writer in self.writers:
-            self._write(writer.flush)
-        self.saved_at = time.monotonic()
-        if not all(writer.is_complete for writer in self.writers):
-            return  # its rows would have other networks
+            self._write(writer.flush, then=then)
         rows = [[dict(zip(writer.columns, row, strict=True)) for row in writer.rows] for writer in self.writers]
         state.facts.update(cells=self.group.cells, rows=rows, config=decisive(self.config), provenance=self.provenance)
         what = f"a checkpoint in {self.checkpoints.folder}"
@@ -248,19 +262,18 @@ class _Training:
             state.arrays.update({name: [np.frombuffer(best, np.uint8)] for name, best in kept.items() if best})
             self.checkpoints.save(state, loop.agent_steps, self.lease.confirm)
 
-        if self._write(save, what):
+        is_complete = all(writer.is_complete for writer in self.writers)  # else its rows would have other networks
+        if is_complete and self._write(save, what, then):
             self.saved_steps = loop.agent_steps
+        self.saved_at = time.monotonic()
 
-    def _write(self, write: Callable[[], Any], what: str | None = None) -> bool:
+    def _write(self, write: Callable[[], Any], what: str | None = None, then: str = AGAIN) -> bool:
         """Writes, and says whether it could be done. A disk that is full now may not be so later."""
         try:
             write()
             return True
         except OSError as error:
-            self.on_note(
-                f"{what or error.filename} could not be written: {error.strerror or error}; "
-                "training goes on and tries again later"
-            )
+            self.on_note(f"{what or error.filename} could not be written: {error.strerror or error}; {then}")
             return False
 
     def _mark_diverged(self, loop: Loop) -> None:
@@ -297,6 +310,15 @@ class _Training:
                 f"the checkpoint {saved.path} was made with other settings: {'; '.join(changed)}. "
                 "Put study.json back as it was, or train a new study"
             )
+
+
+@contextmanager
+def _refusing_unwritable(path: Path) -> Iterator[None]:
+    """Refuses a group whose own files can't be written: that is no fault of its runs, and costs none of its state."""
+    try:
+        yield
+    except OSError as error:
+        raise Refused(str(unwritable(path, error, "make room, and go on with the study"))) from error
 
 
 def _best(index: int) -> str:

@@ -101,7 +101,7 @@ def launch(
     """Trains what a study lacks. Runs that fail or diverge end no other; how each ended is in its `status.json`.
 
     A group that dies is tried again from its last checkpoint, as often as it comes further than the time before. If it
-    does not, its runs go on alone, each from its start: its checkpoint holds them all together, and is removed. A run
+    does not, its runs go on alone, each from its start: its checkpoint holds them all together, and is put aside. A run
     alone that does not has failed, and at once if its own code raised an exception.
 
     Args:
@@ -287,8 +287,9 @@ class _Watch:
             write_error(left[0], "failed", reason, report)
             self._end(left[0])
             return []
-        lost = f", and the checkpoint of agent step {place:,}, which holds them together, is removed" if place else ""
-        alone = f"its runs go on alone, each from its start{lost}"
+        aside = group.put_aside()
+        lost = f", and the checkpoint of agent step {place:,}, which holds them together, is put aside: {aside}"
+        alone = f"its runs go on alone, each from its start{lost if aside else ''}"
         self.progress.note(f"{name}: {reason} once more at the same place; {alone}")
         group.remove()
         groups = [Group.create(self.study, [run]) for run in left]

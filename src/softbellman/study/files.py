@@ -1,6 +1,7 @@
 """Files of a study: written whole or not at all; tables of metrics, test records and parameters read back."""
 
 import csv
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,12 @@ from softbellman.training import checkpoint
 from softbellman.training.checkpoint import Checkpoint, Damaged, State
 from softbellman.training.evaluation import TestPhase
 from softbellman.training.metrics import counted
+
+
+def free_place(path: Path) -> Path:
+    """Returns the first name beside a path that is free for what was there before."""
+    places = (path.with_name(f"{path.name}.before-{number}") for number in itertools.count(1))
+    return next(place for place in places if not place.exists())
 
 
 def read_metrics(path: str | Path) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from softbellman.study.files import write_atomically
+from softbellman.study.files import free_place, write_atomically
 from softbellman.study.runs import RunPath, group_name, read_status
 from softbellman.study.store import Study
 
@@ -48,6 +48,10 @@ class Group(NamedTuple):
     def saved_steps(self) -> int:
         """The agent step of the newest checkpoint, whole or not; 0 without any."""
         return saved_steps(self.path)
+
+    def put_aside(self) -> Path | None:
+        """Moves the checkpoints out of the way, beside the directory, and returns where they are; None without any."""
+        return (self.path / "checkpoint").rename(free_place(self.path)) if self.saved_steps else None
 
     def remove(self) -> None:
         """Removes the directory, and the one above if it was the last."""
