@@ -1,6 +1,7 @@
 """Faults of a disk, and files moved or removed by hand, cost no state. A loop that computes nothing trains."""
 
 import errno
+import json
 import os
 import signal
 from contextlib import suppress
@@ -23,6 +24,7 @@ from softbellman.study.store import Study
 from softbellman.training.checkpoint import State
 from softbellman.training.metrics import columns
 
+NAME = "mdp-forest-softmax-5-seed-0"  # of the group
 SETTINGS = {
     "loop.epoch_steps": 200,
     "loop.steps": 1000,
@@ -195,7 +197,7 @@ def test_a_group_that_is_broken_up_leaves_its_checkpoint(tmp_path, events):
     study = study_of(tmp_path / "study")
     events[700] = die
     notes = launched(study)
-    aside = study.path / "groups" / "mdp-forest-softmax-5-seed-0.before-1"
+    aside = study.path / "groups" / f"{NAME}.before-1"
     assert sum(
         f"the checkpoint of agent step 200, which holds them together, is put aside: {aside}" in n for n in notes
     )
@@ -217,3 +219,34 @@ def test_the_best_network_that_could_not_be_written_is_not_lost(tmp_path, events
     launched(study, retry_failed=True)
     assert read_metrics(study.runs[0].path / "metrics.csv")["test_return"].max() == 100
     assert load_params(study.runs[0].path / "best.safetensors")[1]["agent_steps"] == 600
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "all"])
+def test_a_stop_that_cant_save_the_state_says_so(what, tmp_path, events, monkeypatch):
+    monkeypatch.setattr(groups, "PAUSES", (0.0, 0.0, 0.0))
+    full = []
+    bad = failing(groups.Checkpoints.save, lambda *_: full)
+    monkeypatch.setattr(groups.Checkpoints, "save", bad)
+    if what == "all":
+        monkeypatch.setattr(writer, "write_atomically", failing(writer.write_atomically, lambda *_: full))
+    study = study_of(tmp_path / "study")
+    events |= {450: lambda: full.append(True), 500: stop}
+    notes = launched(study)
+    if what == "all":
+        assert notes[-1] == f"{NAME}: it did not say how it stopped; the newest checkpoint is of agent step 200"
+        return
+    assert sum("a checkpoint in " in note and "could not be written" in note for note in notes) == 3
+    said = "the state of agent step 500 could not be saved; the newest checkpoint is of agent step 200"
+    assert notes[-1] == f"{NAME}: {said}"
+    assert json.loads((study.runs[0].path / "status.json").read_text())["reason"] == said
+
+
+def test_a_state_that_is_saved_at_the_second_try_is_saved(tmp_path, events, monkeypatch):
+    monkeypatch.setattr(groups, "PAUSES", (0.0, 0.0, 0.0))
+    full = []
+    bad = failing(groups.Checkpoints.save, lambda *_: full and full.pop())
+    monkeypatch.setattr(groups.Checkpoints, "save", bad)
+    study = study_of(tmp_path / "study")
+    events |= {450: lambda: full.append(True), 500: stop}
+    notes = launched(study)
+    assert "it is tried again" in notes[-1] and checkpoints(study)[-1] == "step-000000000500.safetensors"

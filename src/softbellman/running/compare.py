@@ -52,7 +52,7 @@ def train_comparison(
     Raises:
         ValueError: the directory holds something else, or another process trains it.
         MemoryError: as `Comparison.work`.
-        Stopped: it was asked to stop by a signal, and every group's state is saved.
+        Stopped: it was asked to stop by a signal, and every group's state is saved, where it could be.
     """
     asked = (comparison.environments, comparison.arms, comparison.seeds, comparison.config, comparison.facts)
     comparison.work(out, resources, retry_failed=retry_failed)
@@ -155,7 +155,7 @@ def compare(
             user's own code is its `__cause__`, and the message names the line.
         TypeError: for what is no operator.
         MemoryError: if the groups that train at once do not fit into memory together.
-        KeyboardInterrupt: it was stopped, and its state is saved.
+        KeyboardInterrupt: it was stopped, and its state is saved, where it could be.
     """
     environments = [name_of(environment) for environment in as_list(environments)]
     if (operators is None) == (arms is None):

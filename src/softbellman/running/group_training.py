@@ -16,7 +16,7 @@ from softbellman.learning.fixed_policy import FixedPolicy
 from softbellman.running.build import make_env, make_loop, obs_scale
 from softbellman.running.jax_settings import own_settings
 from softbellman.running.raw_policy import Interface, RawPolicy
-from softbellman.running.stopping import Stopped, StopRequests
+from softbellman.running.stopping import UNSAVED, Stopped, StopRequests
 from softbellman.sinks import Sinks
 from softbellman.study.files import free_place
 from softbellman.study.groups import Group
@@ -37,6 +37,7 @@ HINT = (
     "errors reach; resuming would come to the same end"
 )
 AGAIN = "training goes on and tries again later"
+PAUSES = (1.0, 3.0, 0.0)  # seconds after each try to save the last state
 LONGEST_WAIT = 120.0  # seconds for a process that is saving its last state
 
 
@@ -84,7 +85,8 @@ def train_group(
         Refused: its checkpoint can't be read now, or is of other settings, the game under way can't be played again as
             it was, its files can't be written, or another process does not leave the group, or has taken it over.
         Diverged: the loss of every run has become infinite or NaN; the runs are marked so.
-        Stopped: it was asked to stop by a signal or by `on_phase`; the state is saved, and the runs are marked so.
+        Stopped: it was asked to stop by a signal or by `on_phase`; the runs are marked so, and the state is saved, or
+            their `status.json` says that it could not be.
     """
 
     def told(run: RunPath, row: Row, policy: Callable[[], FixedPolicy]) -> None:
@@ -212,8 +214,7 @@ class _Training:
                 else:
                     loop.advance(min(epoch - loop.agent_steps % epoch, steps - loop.agent_steps), between_steps)
         except Stopped:
-            self._save(loop)
-            self._mark_stopped()
+            self._mark_stopped(self._save_last(loop))
             raise
         finally:
             self._mark_diverged(loop)
@@ -247,8 +248,17 @@ class _Training:
         if not self.saved_steps and all(writer.is_complete for writer in self.writers):
             self._save(loop)  # the first, so that a run with rows can always go on
 
-    def _save(self, loop: Loop, then: str = AGAIN) -> None:
-        """Saves a checkpoint, and marks runs that have diverged since the last."""
+    def _save_last(self, loop: Loop) -> dict[str, str]:
+        """Saves the state before a stop, and returns what `status.json` says where that can't be done."""
+        for pause in PAUSES:
+            if self._save(loop, "it is tried again, and then given up"):
+                return {}
+            time.sleep(pause)
+        newest = f"the newest checkpoint is of agent step {self.saved_steps:,}" if self.saved_steps else "there is none"
+        return {"reason": f"the state of agent step {loop.agent_steps:,} {UNSAVED}; {newest}"}
+
+    def _save(self, loop: Loop, then: str = AGAIN) -> bool:
+        """Saves a checkpoint, says whether it could be done, and marks runs that have diverged since the last."""
         state = loop.snapshot(with_replay=self.config.checkpoint.replay)
         self._mark_diverged(loop)
         for writer in self.writers:
@@ -263,9 +273,11 @@ class _Training:
             self.checkpoints.save(state, loop.agent_steps, self.lease.confirm)
 
         is_complete = all(writer.is_complete for writer in self.writers)  # else its rows would have other networks
-        if is_complete and self._write(save, what, then):
+        is_saved = is_complete and self._write(save, what, then)
+        if is_saved:
             self.saved_steps = loop.agent_steps
         self.saved_at = time.monotonic()
+        return is_saved
 
     def _write(self, write: Callable[[], Any], what: str | None = None, then: str = AGAIN) -> bool:
         """Writes, and says whether it could be done. A disk that is full now may not be so later."""
@@ -287,10 +299,12 @@ class _Training:
             self.on_note(f"{writer.run.operator}, seed {writer.run.seed} has diverged: {'; '.join([*parts, HINT])}")
             self.marked.add(index)
 
-    def _mark_stopped(self) -> None:
+    def _mark_stopped(self, facts: dict[str, str]) -> None:
         for index, writer in enumerate(self.writers):
             if index not in self.marked:
-                self._write(partial(writer.status, "stopped", agent_steps=self.saved_steps))
+                self._write(
+                    partial(writer.status, "stopped", agent_steps=self.saved_steps, **facts), then="it is given up"
+                )
                 self.sinks[index].status("stopped", agent_steps=self.saved_steps)
 
     def _refuse_another(self, saved: Checkpoint) -> None:

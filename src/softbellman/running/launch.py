@@ -5,14 +5,14 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from softbellman import operators as ops
 from softbellman.config.arms import Arm
 from softbellman.running.engines import Engine, Event, Task
 from softbellman.running.progress import Reporter
-from softbellman.running.stopping import Stopped, StopRequests
+from softbellman.running.stopping import UNSAVED, Stopped, StopRequests
 from softbellman.study.groups import OVER, Group, open_groups
 from softbellman.study.place import unwritable
 from softbellman.study.provenance import changes, provenance
@@ -115,10 +115,10 @@ def launch(
             training.
         inexact: goes on also where that can't be done exactly.
         on_phase: called after each test phase, or its `module:name` for an engine that trains elsewhere; see
-            `train_group`. If it asks for a stop, every group's state is saved too, and this returns.
+            `train_group`. If it asks for a stop, every group does so too, and this returns.
 
     Raises:
-        Stopped: it was asked to stop by a signal, and every group's state is saved.
+        Stopped: it was asked to stop by a signal; every group's state is saved, or it is told that it could not be.
         ValueError: a group can't go on as it is; nothing of it was touched, and all others were trained.
     """
     made_with = provenance() | {"threads": variables.get("NPROC"), "xla_flags": variables.get("XLA_FLAGS")}
@@ -146,6 +146,7 @@ def launch(
             try:
                 engine.train(tasks, watch.heard, check_all)
             except Stopped:
+                watch.tell_unsaved()
                 if stop.was_signalled or not watch.stopped:
                     raise
                 break
@@ -209,6 +210,7 @@ class _Watch:
         self._set_steps(self._over, study.config.loop.steps)
         for group in groups:
             self._set_steps(group.unfinished, group.saved_steps)
+        self._heard = set[str]()  # groups that have begun
         self._reports: dict[str, tuple[str, str, bool]] = {}
         self._places: dict[str, int] = {}  # the newest checkpoint when a group died
         self._resumed: tuple[dict[str, int], list[str]] = ({}, [])
@@ -228,6 +230,18 @@ class _Watch:
         with self._told_if_unwritten():
             self._record()
 
+    def tell_unsaved(self) -> None:
+        """Tells of groups that have stopped, and whose state could not be saved: nobody may hear them any more."""
+        for name in sorted(self._heard):
+            group = self._groups[name]
+            with self._told_if_unwritten(), suppress(ValueError):
+                state, reason = read_standing(group.unfinished[0]) if group.unfinished else ("", "")
+                if state == "stopped" and UNSAVED in reason:
+                    self.progress.note(f"{name}: {reason}")
+                elif state == "running":
+                    newest = f"the newest checkpoint is of agent step {group.saved_steps:,}"
+                    self.progress.note(f"{name}: it did not say how it stopped; {newest}")
+
     @contextmanager
     def _told_if_unwritten(self) -> Iterator[None]:
         try:
@@ -237,6 +251,7 @@ class _Watch:
 
     def _hear(self, task: Task, event: Event) -> None:
         group, facts = self._groups[task.group], event.facts
+        self._heard.add(task.group)
         match event.kind:
             case "progress":
                 self._set_steps((run for run in group.runs if run not in self._over), facts["agent_steps"])

@@ -8,6 +8,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+UNSAVED = "could not be saved"  # of the state, in the `status.json` of a run that was stopped
 EXIT_CODE = 130  # what shells expect of a program that was interrupted
 _INSISTING = (signal.SIGINT, signal.SIGTERM)  # a second of these is someone who does not want to wait
 # A terminal that closes, queues before they preempt, a limit of CPU time. They come more than once, from a shell and
