@@ -18,7 +18,7 @@ from softbellman.running.progress import Reporter
 from softbellman.running.stopping import Stopped
 from softbellman.study import locks, writer
 from softbellman.study.files import load_params, read_metrics
-from softbellman.study.groups import open_groups
+from softbellman.study.groups import Group, open_groups
 from softbellman.study.runs import read_status
 from softbellman.study.store import Study
 from softbellman.training.checkpoint import State
@@ -250,3 +250,20 @@ def test_a_state_that_is_saved_at_the_second_try_is_saved(tmp_path, events, monk
     events |= {450: lambda: full.append(True), 500: stop}
     notes = launched(study)
     assert "it is tried again" in notes[-1] and checkpoints(study)[-1] == "step-000000000500.safetensors"
+
+
+# ----------------------------------------------------------------------------------------------- files gone or too many
+
+
+def test_a_group_whose_cells_are_gone_has_them_in_its_checkpoint(tmp_path, events):
+    study = stopped_at(500, tmp_path / "study", events)
+    (study.path / "groups" / NAME / "cells.json").unlink()
+    assert launched(study) == ["goes on from agent step 500, exactly as it was"]
+    assert states(study) == ["finished"] * 2 and not (study.path / "groups").exists()
+
+
+def test_a_checkpoint_in_the_place_of_a_new_group_is_put_aside(tmp_path, events):
+    study = stopped_at(500, tmp_path / "study", events)
+    Group.create(study, study.runs)
+    assert len(list((study.path / "groups" / f"{NAME}.before-1").iterdir())) == 2
+    assert launched(study)[0].startswith("no checkpoint can be used: the run begins again")

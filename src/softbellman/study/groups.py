@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from softbellman.study.files import free_place, write_atomically
 from softbellman.study.runs import RunPath, group_name, read_status
 from softbellman.study.store import Study
+from softbellman.training.checkpoint import Checkpoints
 
 OVER = ("finished", "diverged")
 ENDED = (*OVER, "failed")  # what failed is tried again only if that is asked for
@@ -27,8 +28,12 @@ class Group(NamedTuple):
 
     @classmethod
     def create(cls, study: Study, runs: Sequence[RunPath]) -> "Group":
-        """Makes the directory of a new group, in place of what was there under its name, which is its first run's."""
+        """Makes the directory of a new group, in place of what was there under its name, which is its first run's.
+
+        Checkpoints that were there are put aside.
+        """
         group = cls(folder_of(study.path, group_name(runs[0])), list(runs))
+        group.put_aside()
         shutil.rmtree(group.path, ignore_errors=True)
         group.path.mkdir(parents=True, exist_ok=True)
         write_atomically(group.path / "cells.json", json.dumps({"cells": group.cells}, indent=2) + "\n")
@@ -87,16 +92,28 @@ def open_groups(study: Study) -> list[Group]:
         ValueError: as `open_group`.
     """
     known = _cells(study)
-    return [_opened(file.parent, known) for file in sorted(study.path.glob("groups/*/cells.json"))]
+    folders = sorted(study.path.glob("groups/*"))
+    return [_opened(each, known) for each in folders if (each / "cells.json").exists() or saved_steps(each)]
 
 
 def _cells(study: Study) -> dict[tuple[str, str, int], RunPath]:
     return {(run.environment, str(run.arm), run.seed): run for run in study.runs}
 
 
+def _cells_of(folder: Path) -> list[list[Any]]:
+    """Reads which runs a group has; where that file was removed, its checkpoint says so too."""
+    try:
+        return json.loads((folder / "cells.json").read_text())["cells"]
+    except FileNotFoundError:
+        saved = Checkpoints(folder / "checkpoint", 1).newest(lambda text: None)
+        if saved is None:
+            raise
+        return saved.facts["cells"]
+
+
 def _opened(folder: Path, known: Mapping[tuple[str, str, int], RunPath]) -> Group:
     try:
-        cells = json.loads((folder / "cells.json").read_text())["cells"]
+        cells = _cells_of(folder)
         return Group(folder, [known[environment, arm, seed] for environment, arm, seed in cells])
     except OSError as error:
         raise ValueError(f"{folder} is no group of runs: {error.strerror}") from None
