@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 from contextlib import suppress
 from types import SimpleNamespace
@@ -267,3 +268,12 @@ def test_a_checkpoint_in_the_place_of_a_new_group_is_put_aside(tmp_path, events)
     Group.create(study, study.runs)
     assert len(list((study.path / "groups" / f"{NAME}.before-1").iterdir())) == 2
     assert launched(study)[0].startswith("no checkpoint can be used: the run begins again")
+
+
+def test_a_copy_beside_a_checkpoint_is_in_nobodys_way(tmp_path, events):
+    study = stopped_at(500, tmp_path / "study", events)
+    newest = study.path / "groups" / NAME / "checkpoint" / checkpoints(study)[-1]
+    for name in (f"{newest.name}.bak", "step-mine.safetensors", "step-000000000900 (copy).safetensors"):
+        shutil.copy(newest, newest.with_name(name))
+    assert [group.saved_steps for group in open_groups(study)] == [500]
+    assert launched(study) == ["goes on from agent step 500, exactly as it was"]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from softbellman.study.files import free_place, write_atomically
 from softbellman.study.runs import RunPath, group_name, read_status
 from softbellman.study.store import Study
-from softbellman.training.checkpoint import Checkpoints
+from softbellman.training.checkpoint import Checkpoints, step_of
 
 OVER = ("finished", "diverged")
 ENDED = (*OVER, "failed")  # what failed is tried again only if that is asked for
@@ -73,7 +73,7 @@ def folder_of(study: Path, name: str) -> Path:
 
 def saved_steps(folder: Path) -> int:
     """Returns the agent step of the newest checkpoint in a group's directory; see `Group.saved_steps`."""
-    return max((int(file.stem.removeprefix("step-")) for file in folder.glob("checkpoint/step-*")), default=0)
+    return max((step_of(file.name) or 0 for file in folder.glob("checkpoint/step-*")), default=0)
 
 
 def open_group(study: Study, name: str) -> Group:

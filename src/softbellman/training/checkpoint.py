@@ -41,6 +41,12 @@ _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 _NAME = re.compile(r"step-(\d{12})\.safetensors")
 
 
+def step_of(name: str) -> int | None:
+    """Returns the agent step of the checkpoint that has a name; None of another file, such as a copy beside it."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
 class Damaged(ValueError):
     """A file is no checkpoint, or not as it was written."""
 
@@ -263,7 +269,7 @@ class Checkpoints:
     def _files(self) -> list[Path]:
         """Lists the checkpoints, oldest first."""
         try:
-            return sorted(self.folder / name for name in os.listdir(self.folder) if _NAME.fullmatch(name))
+            return sorted(self.folder / name for name in os.listdir(self.folder) if step_of(name) is not None)
         except FileNotFoundError:
             return []
 
