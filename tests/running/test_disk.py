@@ -277,3 +277,11 @@ def test_a_copy_beside_a_checkpoint_is_in_nobodys_way(tmp_path, events):
         shutil.copy(newest, newest.with_name(name))
     assert [group.saved_steps for group in open_groups(study)] == [500]
     assert launched(study) == ["goes on from agent step 500, exactly as it was"]
+
+
+def test_a_study_that_is_moved_while_it_is_trained_says_so(tmp_path, events):
+    study = study_of(tmp_path / "study")
+    events[500] = lambda: study.path.rename(tmp_path / "moved")
+    with pytest.raises(ValueError, match=r"study.* was moved or removed while it was trained"):
+        launched(study)
+    assert not study.path.exists() and checkpoints(Study(tmp_path / "moved")) == ["step-000000000200.safetensors"]

@@ -190,17 +190,51 @@ def test_a_lease_that_is_lost_is_known_without_a_look(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "BEAT", 0.01)
     with locked(tmp_path) as lease:
         lease.check()
-        lease_of(tmp_path).unlink()
+        lease_of(tmp_path).rename(tmp_path / ".lock.2")
         (thread,) = beating(tmp_path)
         thread.join(10)
         with pytest.raises(Lost, match=f"has taken over {tmp_path}$"):  # it was never silent
             lease.check()
 
 
+def test_a_lease_whose_file_alone_is_removed_is_taken_again(tmp_path):
+    with locked(tmp_path) as lease:
+        lease_of(tmp_path).unlink()
+        lease.confirm()
+        assert os.listdir(tmp_path) == [".lock.2"]
+        with pytest.raises(Held), locked(tmp_path):
+            pass
+    assert os.listdir(tmp_path) == [".lock.2.free"]
+
+
+@pytest.mark.parametrize("there", [".lock.1", ".lock.1.free", ".lock.2", ".lock.3.free"])
+def test_a_lease_in_whose_place_another_was_is_lost(there, tmp_path):
+    with locked(tmp_path) as lease:
+        lease_of(tmp_path).unlink()
+        (tmp_path / there).write_text("another's")
+        with pytest.raises(Lost, match=f"another process has taken over {tmp_path}$"):
+            lease.confirm()
+        assert os.listdir(tmp_path) == [there]
+
+
+@pytest.mark.parametrize("what", ["moved", "removed", "made anew"])
+def test_a_directory_that_is_gone_is_no_other_processs(what, tmp_path):
+    folder = tmp_path / "group"
+    folder.mkdir()
+    with locked(folder) as lease:
+        folder.rename(tmp_path / "moved") if what == "moved" else shutil.rmtree(folder)
+        if what == "made anew":
+            folder.mkdir()
+        for _ in range(2):
+            with pytest.raises(Lost, match=f"^{folder} was moved or removed while it was trained$"):
+                lease.confirm()
+    assert folder.exists() == (what == "made anew") and not list(folder.glob("*"))
+
+
 def test_who_was_silent_for_too_long_is_told_so(tmp_path, monkeypatch):
     with locked(tmp_path) as lease:
         monkeypatch.setattr(locks, "_now", lambda: time.clock_gettime(time.CLOCK_BOOTTIME) + locks.LEASE)
-        lease_of(tmp_path).unlink()
+        lease_of(tmp_path).rename(tmp_path / ".lock.2")
         for tell in (lease.confirm, lease.check):
             with pytest.raises(Lost, match=f"has taken over {tmp_path}: this one was silent for over 60 s$"):
                 tell()

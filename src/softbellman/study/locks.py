@@ -10,8 +10,8 @@ Each lease has a number, one more than the one before, and only the highest coun
 begin anew in a directory that is made anew. The file system is taken to let one of two succeed that make a file of one
 name (so it is on local ones, NFS from version 3 on, Lustre and GPFS); to show who opens a file when it was touched
 last; and to leave a file its inode number, by which a copy is told. A holder that was asleep or cut off for longer
-finds that out before it writes again, since its file is gone by then. One case is left: a holder that falls asleep for
-longer than `LEASE` between that look and the rename or removal that follows it.
+finds that out before it writes again, since another's file is there by then. One case is left: a holder that falls
+asleep for longer than `LEASE` between that look and the rename or removal that follows it.
 """
 
 import errno
@@ -40,7 +40,7 @@ class Held(ValueError):
 
 
 class Lost(ValueError):
-    """Another process has taken this one's place, as it may where this one was silent for too long."""
+    """Another process has taken this one's place, as it may where this one was silent for too long; or it is gone."""
 
 
 class Lease:
@@ -53,8 +53,9 @@ class Lease:
     def __init__(self, path: Path, content: bytes) -> None:
         """Takes the file, which this process has just made, and what it wrote there."""
         self._path, self._content, self.notes = path, content, list[str]()
-        self._touched, self._silent_for = _now(), 0.0
-        self._lost, self._over, self._touching = False, threading.Event(), threading.Lock()
+        self._folder = os.open(path.parent, os.O_RDONLY)  # while it is open, no other has its inode number
+        self._touched, self._lost = _now(), ""
+        self._over, self._touching = threading.Event(), threading.Lock()
         threading.Thread(target=self._keep, name=f"lease of {path}", daemon=True).start()
 
     def check(self) -> None:
@@ -64,11 +65,12 @@ class Lease:
             Lost: it is.
         """
         if self._lost:
-            why = f": this one was silent for over {LEASE:g} s" if self._silent_for > LEASE else ""
-            raise Lost(f"another process has taken over {self._path.parent}{why}")
+            raise Lost(self._lost)
 
     def confirm(self) -> None:
         """Makes sure that the lease is held, before something is written.
+
+        A file that was removed by hand, and is nobody else's since, is made anew under the next number.
 
         Raises:
             Lost: it is not.
@@ -84,16 +86,39 @@ class Lease:
                     raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self._path))
                 self._touched = _now()
             except OSError as error:
-                self._silent_for, self._lost = _now() - self._touched, error.errno in _GONE
+                if error.errno not in _GONE:
+                    raise
+                self._lost = self._loss()
                 self.check()
-                raise
 
     def give_back(self) -> None:
         """Lets others have the directory."""
-        self._over.set()
         with self._touching, suppress(OSError):  # the directory may be gone, or another's, and is left so
+            if not self._over.is_set():
+                self._over.set()
+                os.close(self._folder)
             if self._path.read_bytes() == self._content:
                 self._path.rename(f"{self._path}{_FREE}")
+
+    def _loss(self) -> str:
+        """Says to what the lease, whose file is gone, was lost; if to nothing, takes it again and returns no word."""
+        folder, number = self._path.parent, int(self._path.name.removeprefix(PREFIX))
+        try:
+            is_there = os.path.samestat(os.fstat(self._folder), folder.stat())
+            others = _numbered(folder)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+            is_there, others = False, {}
+        is_anothers = any(other >= number or path.suffix != _FREE for other, path in others.items())
+        if not is_there and not is_anothers:
+            return f"{folder} was moved or removed while it was trained"
+        made = None if is_anothers else _made(folder, number + 1)
+        if made is not None:
+            (self._path, self._content), self._touched = made, _now()
+            return ""
+        why = f": this one was silent for over {LEASE:g} s" if _now() - self._touched > LEASE else ""
+        return f"another process has taken over {folder}{why}"
 
     def _keep(self) -> None:
         while not self._lost and not self._over.wait(BEAT):
@@ -228,7 +253,13 @@ def _newest(folder: Path) -> _Holder | None:
 
 
 def _claim(folder: Path, number: int) -> Lease | None:
-    """Makes a lease; None if another process was faster."""
+    """Takes a lease; None if another process was faster."""
+    made = _made(folder, number)
+    return None if made is None else Lease(*made)
+
+
+def _made(folder: Path, number: int) -> tuple[Path, bytes] | None:
+    """Makes the file of a lease, and returns it with what is in it; None if another process was faster."""
     path = folder / f"{PREFIX}{number}"
     try:
         file = path.open("xb")
@@ -249,7 +280,7 @@ def _claim(folder: Path, number: int) -> Lease | None:
     for other in leases.values():
         if other != path:
             other.unlink(missing_ok=True)
-    return Lease(path, content)
+    return path, content
 
 
 def _facts(pid: int) -> dict[str, Any]:
