@@ -16,6 +16,7 @@ from softbellman.config import Arm, Config
 from softbellman.operators.spec import plain
 from softbellman.study import locks
 from softbellman.study.files import load_params, read_metrics, save_params, write_atomically
+from softbellman.study.locks import Lost
 from softbellman.study.provenance import changes, provenance
 from softbellman.study.runs import RunPath, read_status
 from softbellman.study.store import Study, find_run
@@ -288,6 +289,24 @@ def test_the_best_network_of_a_row_that_is_no_more_gives_way_to_the_next(tmp_pat
     assert phase(writer, 200, 9.0) == 200
     assert phase(RunWriter(run, columns, rows), 300, 5.0) == 300
     assert phase(RunWriter(run, columns, rows, best=best), 300, 5.0) == 100
+
+
+def test_what_a_killed_process_has_left_is_removed_and_nothing_else(tmp_path):
+    run = RunPath(tmp_path / "run", "gym/X-v0", Arm("max"), 0)
+    run.path.mkdir()
+    left = [".metrics.csv.123", ".status.json.7", ".best.safetensors.123", ".final.safetensors.4", ".error.txt.5"]
+    others = [".metrics.csv.mine", "metrics.csv.123", ".notes.123"]
+    for name in (*left, *others):
+        (run.path / name).touch()
+
+    def lost():
+        raise Lost("another process has taken over")
+
+    with pytest.raises(Lost):
+        RunWriter(run, ("epoch",), confirm=lost)
+    assert {path.name for path in run.path.iterdir()} == {*left, *others}
+    RunWriter(run, ("epoch",))
+    assert {path.name for path in run.path.iterdir()} == {*others, "metrics.csv", "status.json"}
 
 
 def test_what_cannot_be_written_is_written_with_the_next(tmp_path, monkeypatch):

@@ -11,9 +11,10 @@ import numpy as np
 
 from softbellman.study.files import save_params, write_atomically
 from softbellman.study.runs import RunPath, merit
-from softbellman.training.checkpoint import Checkpoint, Damaged
+from softbellman.training.checkpoint import Checkpoint, Damaged, leftovers
 
 BEST = "best.safetensors"
+FILES = ("metrics.csv", "status.json", "error.txt", "final.safetensors", BEST)  # of a run
 
 
 class RunWriter:
@@ -32,7 +33,7 @@ class RunWriter:
         confirm: Callable[[], None] = lambda: None,
         best: bytes = b"",
     ) -> None:
-        """Makes the run's directory and its `metrics.csv`.
+        """Makes the run's directory and its `metrics.csv`, and removes what a process that was killed has left there.
 
         Args:
             run: the run.
@@ -48,6 +49,9 @@ class RunWriter:
         self.rows = [[row.get(column, "") for column in columns] for row in rows]
         self._unwritten: dict[str, Callable[[], None]] = {}
         run.path.mkdir(parents=True, exist_ok=True)
+        confirm()
+        for leftover in (path for name in FILES for path in leftovers(run.path / name)):
+            leftover.unlink(missing_ok=True)
         (run.path / "error.txt").unlink(missing_ok=True)
         self._write({"metrics.csv": self._write_rows})
         if best:

@@ -116,6 +116,13 @@ def replacing(path: Path, confirm: Callable[[], None] = _agree) -> Iterator[Bina
         temporary.unlink(missing_ok=True)
 
 
+def leftovers(path: Path) -> list[Path]:
+    """Lists what processes that were killed while they were `replacing` a file have left beside it."""
+    start = f".{path.name}."
+    names = (name for name in os.listdir(path.parent) if name.startswith(start) and name[len(start) :].isdigit())
+    return [path.parent / name for name in names]
+
+
 def sync_folder(folder: Path) -> bool:
     """Has a name that was just given to a file outlast a power failure, and says whether the file system offers that.
 
