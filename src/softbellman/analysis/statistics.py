@@ -1,8 +1,7 @@
 """Statistics of scores: intervals, performance profiles, paired comparisons.
 
 The unit of analysis is the run. A score that is missing is NaN, or masked, and left out; a quantity that can't be had
-is None. Scores are arrays, lists or columns of pandas; these are paired by place, or by label where their indexes have
-the same labels, such as seeds.
+is None. Scores are arrays, lists or columns of pandas, paired by place; columns with the same labels by these.
 
 Interquartile mean, stratified bootstrap, performance profile and probability of improvement are defined as by Agarwal
 et al., *Deep reinforcement learning at the edge of the statistical precipice*, NeurIPS 2021, and in their package
@@ -297,10 +296,21 @@ def spreads_differ(counts: Sequence[int], spreads: Sequence[float], level: float
     if min(spreads) <= 1e-12 * max(spreads):  # rounding is no spread
         return max(spreads) > 0
     free, variances = np.array(counts) - 1, np.array(spreads) ** 2
-    pooled = np.sum(free * variances) / np.sum(free)
+    pooled = np.average(variances, weights=free)
     excess = np.sum(free) * np.log(pooled) - np.sum(free * np.log(variances))
     correction = 1 + (np.sum(1 / free) - 1 / np.sum(free)) / (3 * (len(free) - 1))
     return bool(stats.chi2.sf(excess / correction, len(free) - 1) < 1 - level)
+
+
+def too_narrow(counts: Sequence[int], spreads: Sequence[float]) -> list[bool]:
+    """Tells of each group but the first if the interval of its difference to that, by a pooled spread, is too narrow.
+
+    >>> too_narrow([5, 5, 5], [2.0, 0.1, 0.1]), too_narrow([5, 5, 5], [0.1, 0.1, 2.0])
+    ([True, True], [False, True])
+    """
+    n, variances = np.array(counts), np.array(spreads) ** 2
+    pooled = np.average(variances, weights=n - 1)
+    return (variances[0] / n[0] + variances[1:] / n[1:] > pooled * (1 / n[0] + 1 / n[1:])).tolist()
 
 
 def _dunnett(first: np.ndarray, others: Sequence[np.ndarray], level: float) -> list[Interval]:

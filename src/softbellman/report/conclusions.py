@@ -1,12 +1,13 @@
 """Conclusions of a comparison in plain words: what the numbers allow to say, and what not."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from softbellman.analysis.findings import Found, Row
 from softbellman.analysis.scores import Summary
-from softbellman.analysis.statistics import Difference, Interval, spreads_differ
+from softbellman.analysis.statistics import Difference, Interval, spreads_differ, too_narrow
 from softbellman.config.arms import joined
 from softbellman.report.wording import count, decimals, decimals_of_difference, ends, listed, number, signed
 
@@ -105,10 +106,8 @@ def _spreads(summaries: Sequence[tuple[str, Summary]], what: str) -> list[str]:
         return []
     digits, by_size = decimals(spreads), sorted(zip(spreads, names, strict=True))
     low, high = (f"{number(spread, digits)} ({name})" for spread, name in (by_size[0], by_size[-1]))
-    (_, first, n), *others = known
-    pooled = sum((m - 1) * s**2 for s, m in zip(spreads, counts, strict=True)) / sum(m - 1 for m in counts)
-    narrow = [name for name, s, m in others if first**2 / n + s**2 / m > pooled * (1 / n + 1 / m)]
-    rest = "" if len(narrow) == len(others) else " and too wide for the rest"
+    narrow = list(itertools.compress(names[1:], too_narrow(counts, spreads)))
+    rest = "" if len(narrow) == len(names) - 1 else " and too wide for the rest"
     off = f"too narrow for {listed(narrow)}{rest}" if narrow else "too wide"
     return [f"But spreads differ: standard deviations of {what} lie between {low} and {high}. So intervals are {off}."]
 

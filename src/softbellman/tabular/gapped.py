@@ -152,9 +152,13 @@ class GappedEquation(NamedTuple):
         return UNIT * (2 * self.enclosure.successors + 16) * size + 3 * self.operator.rounding(q.shape[1], spread)
 
     def residual(self, q: Values) -> float:
-        """Give the largest `|T q - q|`, or its rounding if that is more."""
+        """Give the largest `|T q - q|`."""
         legal = self.mdp.legal
-        return max(float(np.abs(self.apply(q)[legal] - q[legal]).max()), self.rounding(q))
+        return float(np.abs(self.apply(q)[legal] - q[legal]).max())
+
+    def blurred(self, q: Values) -> float:
+        """Give that, or its rounding if that is more."""
+        return max(self.residual(q), self.rounding(q))
 
     def bounds(self, q: Values, onward: Values) -> tuple[Values, Values]:
         """Enclose the fixed point by `Q` and `T Q`, `[S, A]` each; -inf and inf where nothing is proved."""
@@ -249,20 +253,19 @@ def solve_gapped(
     if len(found) > 1:  # a small residual alone makes no fixed point
         on = [_iterate(equation, x, 0.0, max_iterations or PATIENCE) for x in found]
         sure = [each.onward for each in on if each.converged]
-        found = distinct(sure, mdp, 0.0, equation.residual) or found[:1]
+        found = distinct(sure, mdp, 0.0, equation.blurred) or found[:1]
         if run.converged and on[0].converged:
             run = on[0]._replace(iterations=run.iterations + on[0].iterations)
     q = run.onward if run.converged else run.q
     lower, upper = equation.bounds(q, equation.apply(q))
     q = np.clip(q, lower, upper)
-    residual = float(np.abs(equation.apply(q)[mdp.legal] - q[mdp.legal]).max())
     return Solution(
         q=q,
         values=mdp.value(operator, q),
         policy=operator.weights(q, where=mdp.legal),
         lower=lower,
         upper=upper,
-        residual=residual,
+        residual=equation.residual(q),
         iterations=run.iterations,
         converged=run.converged,
         unique="proved" if equation.is_sound else "unknown" if len(found) < 2 else "no",

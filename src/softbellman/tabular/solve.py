@@ -121,7 +121,7 @@ def solve(
     q = search.reached(first)
     found = search.different(sure) or [q] * first.converged
     values = mdp.value(operator, q)
-    residual = float(np.abs(np.subtract(mdp.backup(values), q, where=mdp.legal, out=np.zeros_like(q))).max())
+    residual = _residual(mdp, q, values)
     if enclosure.sound:
         low, high = first.problem.enclosure.bounds(first.point.values, first.point.q, first.point.residual)
         if (away := search.center(first)).any():  # a sum is off by half a unit in the last place at most
@@ -193,18 +193,22 @@ class _Search(NamedTuple):
     def different(self, runs: list[Run]) -> list[Values]:
         """Return the different fixed points that runs have come to."""
         found = [self.reached(run) for run in runs if run.converged]
-        residual = self.residual if self.problem.tolerance == TO_ROUNDING else None
+        residual = self.blurred if self.problem.tolerance == TO_ROUNDING else None
         return distinct(found, self.problem.mdp, self.radius(runs), residual)
 
-    def residual(self, q: Values) -> float:
-        """Give the largest `|T q - q|`, or its rounding if that is more."""
-        mdp, values = self.problem.mdp, self.problem.mdp.value(self.problem.operator, q)
-        moved = np.abs(mdp.backup(values)[mdp.legal] - q[mdp.legal]).max()
-        return max(float(moved), self.problem.enclosure.rounding(values, q))
+    def blurred(self, q: Values) -> float:
+        """Return the residual of action values, or its rounding if that is more."""
+        values = self.problem.mdp.value(self.problem.operator, q)
+        return max(_residual(self.problem.mdp, q, values), self.problem.enclosure.rounding(values, q))
 
     def radius(self, runs: list[Run]) -> float:
         """Return the distance up to which two points that runs have come to are taken for one."""
         return radius(self.problem.tolerance, max((run.point.error for run in runs if run.converged), default=0.0))
+
+
+def _residual(mdp: FiniteMDP, q: Values, values: Values) -> float:
+    """Returns the largest `|T q - q|`, `values` being what `q` is worth."""
+    return float(np.abs(mdp.backup(values)[mdp.legal] - q[mdp.legal]).max())
 
 
 def _require_float64(operator: ops.Operator, actions: int) -> None:
