@@ -1,6 +1,7 @@
 """Many runs as one study: only what is missing is trained, and no way of being stopped changes what comes of it."""
 
 import dataclasses
+import inspect
 import json
 import os
 import re
@@ -21,7 +22,7 @@ from softbellman import operators as ops
 from softbellman.running import compare as module
 from softbellman.running import comparison as comparison_module
 from softbellman.running import group_training as groups
-from softbellman.running.compare import train_comparison
+from softbellman.running.compare import Options, train_comparison
 from softbellman.running.comparison import Resources, prepare, resources_for
 from softbellman.running.engines import Event
 from softbellman.running.engines.here import Here
@@ -644,6 +645,12 @@ def test_an_engine_is_found_by_its_words(tmp_path, monkeypatch):
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             sb.compare(CARTPOLE, "max", 1, engine=spec, out=tmp_path / "study")
+
+
+def test_train_declares_the_arguments_of_compare_that_it_passes_on():
+    own = ("environments", "operators", "seeds", "steps", "arms")
+    passed_on = [name for name in inspect.signature(sb.compare).parameters if name not in own]
+    assert list(Options.__annotations__) == passed_on
 
 
 def test_train_takes_an_arm_as_its_operator(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from softbellman import config as configs
 from softbellman.arguments import as_integer, as_list, as_path, is_one
@@ -185,13 +185,29 @@ def compare(
     return study
 
 
+class Options(TypedDict, total=False):
+    """Arguments of `compare` that `train` takes too, so that type checkers and editors know them."""
+
+    frames: int | None
+    out: str | Path | None
+    preset: str | None
+    settings: Mapping[str, Any] | None
+    workers: int | None
+    threads: int | None
+    engine: str | Engine
+    sinks: Any
+    on_phase: str | Callable[[Any, Any], Any] | None
+    retry_failed: bool
+    quiet: bool
+
+
 @faults_placed()
 def train(
     environment: Any,
     operator: Any = "max",
     seeds: int | Sequence[int] = 1,
     steps: int | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Study:
     """Trains an operator in this process, one seed after the other, and returns the study.
 
@@ -202,14 +218,16 @@ def train(
         operator: the Bellman operator, its spec, or an arm.
         seeds: how many, 0 and up, or which.
         steps: agent steps of each run; by default the preset's.
-        options: as for `compare`, whose other arguments it takes but `arms`. Runs that failed are tried again.
+        options: as for `compare`: `frames`, `out`, `preset`, `settings`, `sinks`, `on_phase`, `quiet`, and, with another
+            `engine` than `here`, `workers` and `threads`. Runs that failed are tried again, but for `retry_failed=False`.
 
     Raises:
         ValueError: as `compare`; so do the others.
     """
     if options.get("arms") is not None:
         raise ValueError("train takes one arm, as its operator: operator=sb.arm(...)")
-    return compare(environment, operator, seeds, steps, **{"engine": HERE, "retry_failed": True} | options)
+    defaults: Options = {"engine": HERE, "retry_failed": True}
+    return compare(environment, operator, seeds, steps, **(defaults | options))
 
 
 def _callback(on_phase: Any, engine: Engine) -> Any:
