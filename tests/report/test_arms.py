@@ -110,6 +110,26 @@ def test_rows_of_long_names_do_not_lie_on_each_other(ten):
     assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))
 
 
+def test_rows_of_many_operators_do_not_lie_on_each_other(tmp_path):
+    names = [f"softmax({tau})" for tau in range(1, 41)]
+    study = synthetic(tmp_path / "study", operators=names, seeds=[0, 1], phases=2)
+    found = find(Records.read(study), "minatar/breakout")
+    rows = [(number, row.operator, row.final, found.scores[number]) for number, row in enumerate(found.rows)]
+    figure = pictures.new_figure(5.2, 3.7 + pictures.height_added(names))
+    axis = figure.subplots()
+    pictures.draw_intervals(axis, "score", rows)
+    figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in axis.get_yticklabels()]
+    assert len(boxes) == 40 and all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))
+
+
+def test_the_facts_say_that_arms_have_settings_of_their_own(ten, tmp_path):
+    label = "settings of arms"
+    assert "Every setting" in dict(account.facts(Records.read(ten)))[label]
+    plain = synthetic(tmp_path / "study", operators=["max"], seeds=[0])
+    assert label not in dict(account.facts(Records.read(plain)))
+
+
 def test_operators_alone_are_shown_as_before(tmp_path):
     study = synthetic(tmp_path / "study")
     assert find(Records.read(study), "minatar/breakout").noun == "operator"

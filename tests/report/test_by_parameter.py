@@ -52,6 +52,15 @@ def test_the_first_operator_is_a_line_and_its_gap_the_upper_unit():
     assert low <= 0 and high >= 4
 
 
+def test_the_interval_of_the_first_operator_is_shown_or_told_to_go_on():
+    points = {name: Point(mean, (mean - 0.1, mean + 0.1)) for name, mean in zip(TAUS, (4.0, 4.2, 4.1), strict=True)}
+    axis, cut = axis_of(points | {"max": Point(4.1, (3.95, 4.25))}, beside=Beside("max", 0.25))
+    low, high = axis.get_ylim()
+    assert not cut and low < 3.95 and high > 4.25
+    _, cut = axis_of(points | {"max": Point(4.1, (1.0, 7.2))}, beside=Beside("max", 0.25))
+    assert cut
+
+
 @pytest.mark.parametrize("beside", [None, Beside("max", 0.0), Beside("max", float("nan"))])
 def test_without_a_gap_there_is_no_upper_axis(beside):
     points = {name: Point(1.0, None) for name in (*TAUS, "max")}

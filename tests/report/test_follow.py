@@ -17,7 +17,7 @@ from softbellman.report.follow import follow
 from softbellman.study import locks
 from softbellman.study.locks import Held, Silence, is_held
 from softbellman.study.store import Study
-from softbellman.study.writer import RunWriter
+from softbellman.study.writer import RunWriter, write_status
 from softbellman.training.metrics import columns
 
 from ..studies import row, synthetic
@@ -137,6 +137,50 @@ def test_ctrl_c_leaves_a_page_that_does_not_reload_itself(tmp_path):
     with trained(study), pytest.raises(KeyboardInterrupt):
         follow(study.path, on_page=on_page)
     assert "data-reload" not in text(study) and "Under way" not in text(study)
+
+
+def test_a_study_all_of_whose_runs_diverge_ends_with_a_page_that_says_so(tmp_path):
+    study, said = begun(tmp_path / "study"), []
+    with trained(study) as end:
+
+        def on_page(page, ended):
+            said.append(ended)
+            for run in study.runs:
+                write_status(run, "diverged", reason="loss nan at agent step 300")
+            if len(said) == 2:
+                end()
+
+        follow(study.path, on_page=on_page)
+    assert said == ["0 of 4 runs have ended", "4 of 4 runs have ended"]
+    study.report()
+    assert "data-reload" not in text(study) and "No run counts, and there is nothing to draw." in text(study)
+    assert text(study).count("loss nan at agent step 300") == 4
+
+
+def test_a_look_that_the_file_system_does_not_answer_is_taken_again(tmp_path, monkeypatch):
+    study, said, faults = begun(tmp_path / "study"), [], [OSError(116, "Stale file handle")]
+    counted = live.count_rows
+
+    def count_rows(run):
+        if faults:
+            raise faults.pop()
+        return counted(run)
+
+    monkeypatch.setattr(live, "count_rows", count_rows)
+    with trained(study) as end:
+        follow(study.path, on_page=lambda page, ended: (said.append(ended), end()))
+    assert said == ["0 of 4 runs have ended"] and not faults
+
+
+def test_a_fault_leaves_a_page_that_does_not_reload_itself(tmp_path):
+    study = begun(tmp_path / "study")
+
+    def on_page(page, ended):
+        raise OSError(28, "No space left on device")
+
+    with trained(study), pytest.raises(OSError, match="No space left"):
+        follow(study.path, on_page=on_page)
+    assert "data-reload" not in text(study)
 
 
 def test_the_command_ends_at_ctrl_c_in_one_line(tmp_path):

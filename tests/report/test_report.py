@@ -311,7 +311,7 @@ def test_a_small_p_value_is_not_told_as_0(tmp_path, no_pictures, capsys):
 
 def test_values_are_compared_too(failures):
     sentences = conclude(found_in(failures[0]))
-    lower = r"lie 0\.{} lower than those of max, beside what is obtained \(95% interval 0\.\d+ to 0\.\d+, "
+    lower = r"lie 0\.{} lower than those of max, each against what its policy obtains \(95% interval 0\.\d+ to 0\.\d+, "
     lower += r"{} seeds\)\."
     patterns = (
         r"Values of max lie 1\.\d\d above what its policy goes on to obtain \(95% interval 1\.\d\d to 1\.\d\d\)\.",

@@ -118,7 +118,8 @@ def test_it_is_told_the_settings_of_the_arm_and_how_the_run_ended(tmp_path):
     first, second, _ = service.told
     assert (first.name, first.study) == ("minatar/breakout, softmax(5), seed 0", "study")
     assert first.settings["learner.gamma"] == 0.99 and second.settings["learner.gamma"] == 0.5
-    assert [second.settings[name] for name in ("environment", "operator", "seed")] == ["minatar/breakout", "mine", 0]
+    asked = ("environment", "arm", "operator", "seed")
+    assert [second.settings[name] for name in asked] == ["minatar/breakout", "mine", "max", 0]
     assert service.ends == {"run-0": "failed", "run-1": "finished"}
 
 

@@ -81,8 +81,7 @@ def print_findings(findings: "Sequence[Found]") -> None:
 
 
 def _difference(row: Mapping[str, Any]) -> str:
-    name = "difference" if row["simultaneous"] is None else "simultaneous"  # the one that conclusions are drawn from
-    mean, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    mean, low, high = row["difference"], row["difference_low"], row["difference_high"]
     if mean is None:
         return "-"
     return f"{mean:+.2f}" + ("" if low is None else f" ({low:.2f} to {high:.2f})")

@@ -268,7 +268,7 @@ def _require_label(label: str) -> None:
         ValueError: with what to do.
     """
     if not isinstance(label, str) or (label and not _LABEL.fullmatch(label)):
-        raise ValueError(f"label {label!r} must begin with a letter or digit, and have these, spaces and _ . + - only")
+        raise ValueError(f"label {label!r} must begin with a letter, digit or _, and have these, spaces and . + - only")
     if label in FACTORIES:
         raise ValueError(f"label {label!r} is the name of an operator; write {label}(5), or choose another label")
     if label == "random actions":

@@ -60,15 +60,13 @@ def write(
         The page's path.
 
     Raises:
-        ValueError: if no run that counts has finished a test phase yet.
+        ValueError: if no run has finished a test phase yet.
         MissingExtra: if a package that draws or writes the page is not installed.
     """
     study = records.study
     folder = out or study.path / "report"
-    if not any(row.counted for each in found for row in each.rows):
-        raise ValueError(
-            f"no run of {study.path} that counts has finished a test phase yet: there is nothing to report"
-        )
+    if not any(record.rows for record in records.runs):
+        raise ValueError(f"no run of {study.path} has finished a test phase yet: there is nothing to report")
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     curves = {environment: _curves(records, environment) for environment in study.environments}
     sections = [
@@ -175,7 +173,7 @@ def _pictures(records: Records, found: Found, curves: dict[str, list[Curves]], f
     if rows:
         label = found.label.removeprefix("test score, ")
         meaning = f"{label[0].upper()}{label[1:]}; pale dots are runs, the line is the 95% interval of their mean."
-        name, added = f"{plain(environment)}-scores", pictures.height_added(row[1] for row in rows)
+        name, added = f"{plain(environment)}-scores", pictures.height_added([row[1] for row in rows])
         made.insert(1, _picture(name, "Scores compared", meaning, draw_scores, [], folder, added))
     return made + _sweeps(records, environment, folder)
 

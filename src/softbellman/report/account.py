@@ -20,6 +20,8 @@ def facts(records: Records) -> Iterator[tuple[str, str]]:
     yield "seeds", ", ".join(map(str, study.seeds))
     furthest = max((record for record in records.runs if record.rows), key=lambda each: each.column("agent_steps")[-1])
     yield from training(study.config, furthest)
+    if any(arm.changes for arm in study.arms.values()):
+        yield "settings of arms", "an arm's own, in its name or under Every setting, stand in place of those above"
     seconds = furthest.column("seconds")[-1]
     yield "time", f"{seconds / 60:,.1f} minutes until the last test of a run, with all that it waited for"
     yield "software", software(study)

@@ -63,6 +63,7 @@ def draw_sweeps(
         axis.axhline(point.mean, color="0.35", linewidth=1.2, linestyle="--", label=beside.operator)
         if point.interval is not None:
             axis.axhspan(*point.interval, color="0.5", alpha=0.12, linewidth=0)
+            ends.append(np.array(point.interval))
         means.append(np.array([point.mean]))
     parameters = np.unique(np.concatenate([sweep.parameters for _, sweep in found]))
     axis.set_xscale("log" if parameters.min() > 0 else "symlog")
@@ -78,7 +79,7 @@ def draw_sweeps(
         upper.minorticks_off()
         upper.set_xlabel(f"parameter times the action gap of {beside.operator}, {beside.gap:.2g}", fontsize=10)
     tidy(axis)
-    axis.legend(frameon=False, fontsize=10)
+    axis.legend(frameon=False, fontsize=10, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     return _bounded(axis, np.concatenate(means), np.concatenate(ends))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from softbellman.analysis.findings import find, under_way
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import collect
-from softbellman.config import in_words
+from softbellman.config import fields, in_words
 from softbellman.envs.families import family_of
 from softbellman.faults import reason_of
 from softbellman.report import account, page
@@ -106,7 +106,7 @@ def write_card(study: Study, run: RunPath, out: Path, *, network: SavedNetwork =
                 policy=policy,
                 unloaded=unloaded,
                 extra=family_of(run.environment).extra,
-                needs=sorted(set(_OWN.findall(f"{run.arm} {run.environment} {study.config_of(run).network.kind}"))),
+                needs=_own_code(study, run),
                 facts=[*account.training(study.config_of(run), record), ("software", account.software(study))],
                 options=in_words(options) if (options := study.config.env.options) else "",
                 made_with=account.made_with(study),
@@ -120,6 +120,13 @@ def write_card(study: Study, run: RunPath, out: Path, *, network: SavedNetwork =
         else:
             made.rename(out)
     return out / "README.md"
+
+
+def _own_code(study: Study, run: RunPath) -> list[str]:
+    """Lists the objects of a user's own modules that a run is made of."""
+    config = study.config_of(run)
+    made_of = [run.arm, run.environment, config.network.kind, *(value for _, value in fields(config.recipe))]
+    return sorted(set(_OWN.findall(" ".join(map(str, made_of)))))
 
 
 def _only(study: Study, run: RunPath, folder: Path) -> RunPath:

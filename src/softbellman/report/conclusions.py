@@ -54,7 +54,7 @@ _SCORES = _Words(
     "Scored a game {more} than {baseline}",
     "scores",
 )
-_BESIDE = "than those of {baseline}, beside what is obtained"
+_BESIDE = "than those of {baseline}, each against what its policy obtains"
 _VALUES = _Words(
     "higher",
     "lower",

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -22,8 +23,8 @@ SHARE = 4  # pauses are so many times as long as the page took, and leave the pr
 def follow(path: Path, out: Path | None = None, *, on_page: Callable[[Path, str], None]) -> None:
     """Writes the page of a study, without films, after each test phase of it, and returns when nobody trains it.
 
-    The pages reload themselves; the last one must be written by who called. A page that is left behind by Ctrl-C does
-    not reload itself.
+    The pages reload themselves; the last one must be written by who called. A page that is left behind by Ctrl-C, or by
+    a fault, does not reload itself.
 
     Args:
         path: the study's directory.
@@ -37,25 +38,34 @@ def follow(path: Path, out: Path | None = None, *, on_page: Callable[[Path, str]
     silence = Silence()
     try:
         while is_held(path, silence):
-            study, began = Study(path), time.monotonic()
-            seen = [(count_rows(run), read_status(run)) for run in study.runs]
+            began = time.monotonic()
+            study, seen = _look(path) or (None, told)
             before, told = told, seen
-            if seen != before and (page := _write(study, out, _live(study))):
+            if study is not None and seen != before and (page := _write(study, out, _live(study))):
                 on_page(page, _ended(study))
             time.sleep(max(POLL, SHARE * (time.monotonic() - began)))
-    except KeyboardInterrupt:
+    except BaseException:
         if told is not None:
-            _write(Study(path), out, None)
+            with suppress(Exception):  # what came first is told
+                _write(Study(path), out, None)
         raise
+
+
+def _look(path: Path) -> tuple[Study, list[tuple[int, str | None]]] | None:
+    """Reads how far each run of a study is; None where the file system does not answer, as one of a network may."""
+    try:
+        study = Study(path)
+        return study, [(count_rows(run), read_status(run)) for run in study.runs]
+    except OSError:
+        return None
 
 
 def _write(study: Study, out: Path | None, live: Live | None) -> Path | None:
     """Writes the page, if there is anything to write about."""
     records = Records.read(study)
-    found = find_all(records)
-    if not any(row.counted for each in found for row in each.rows):
+    if not any(record.rows for record in records.runs):
         return None
-    return write(records, found, out, films=False, live=live)
+    return write(records, find_all(records), out, films=False, live=live)
 
 
 def _live(study: Study) -> Live:

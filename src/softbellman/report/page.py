@@ -99,6 +99,7 @@ def render(
         operators=list(operators.values()),
         bands=len(operators) <= MOST_BANDS,
         spread=any(row.counted > 1 for section in sections for row in section.found.rows),
+        banded=any(row.counted >= BAND_SEEDS for section in sections for row in section.found.rows),
         sections=[_section(section, operators, folder, limit) for section in sections],
         noun=study.noun,
         games=_games(games, operators, scale, profile, study.noun),

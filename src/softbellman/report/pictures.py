@@ -29,6 +29,7 @@ DASHES = (
 )
 BAND_SEEDS = 3  # from fewer, Student's interval is so wide that its band would fill the picture
 _TICK, _ENTRY = 24, 60  # letters of a line of an operator's name, beside an axis and in a legend
+_FIT = 11  # rows that fit into a picture of the common height
 FEW_POINTS = 30  # so many points of a curve are marked one by one
 
 
@@ -231,9 +232,9 @@ def draw_intervals(
     )
 
 
-def height_added(names: Iterable[str]) -> float:
-    """Returns by how much a picture of intervals grows for long names, in inches."""
-    return 0.3 * sum(_rows_of(name) - 1 for name in names)
+def height_added(names: Sequence[str]) -> float:
+    """Returns by how much a picture of intervals grows for names that are long, or many, in inches."""
+    return 0.3 * sum(_rows_of(name) - 1 for name in names) + 0.25 * max(0, len(names) - _FIT)
 
 
 def _rows_of(name: str) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from softbellman.analysis.findings import Across, Found
+from softbellman.analysis.findings import Across, Found, under_way
 from softbellman.analysis.records import Records
 from softbellman.analysis.scores import SUMMARIES, Summary, collect
 from softbellman.analysis.statistics import Difference, Interval
@@ -47,7 +47,10 @@ def write_tables(
 
 
 def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
-    """Makes the rows of `operators.csv`."""
+    """Makes the rows of `operators.csv`.
+
+    `difference` is that of conclusions: Dunnett's where there are several comparisons, else the paired one.
+    """
     for each in found:
         for row, (_, overestimation, more) in zip(each.rows, each.overestimation, strict=True):
             yield {
@@ -60,8 +63,8 @@ def of_operators(found: Iterable[Found]) -> Iterator[dict[str, Any]]:
                 **_summary("last_phase", row.last_phase),
                 "final_iqm": row.final.interquartile_mean,
                 **_ends("final_iqm", row.final.interquartile_interval),
-                **_paired("difference", row.difference),
-                **_paired("simultaneous", row.simultaneous),
+                **_paired("difference", row.told),
+                **_paired("paired_difference", row.difference),
                 "permutation_p": row.permutation,
                 "improvement": row.improvement,
                 **_ends("improvement", row.improvement_interval),
@@ -82,7 +85,7 @@ def in_short(row: Mapping[str, Any]) -> list[str]:
 
 
 def _runs(records: Records) -> Iterable[Mapping[str, Any]]:
-    scores = {name: collect(records, name, partial=True) for name in SUMMARIES}
+    scores = {name: collect(records, name, partial=True, abreast=under_way(records)) for name in SUMMARIES}
     for run in records.study.runs:
         place = scores["final"].place(run)
         yield {

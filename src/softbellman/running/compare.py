@@ -218,8 +218,9 @@ def train(
         operator: the Bellman operator, its spec, or an arm.
         seeds: how many, 0 and up, or which.
         steps: agent steps of each run; by default the preset's.
-        options: as for `compare`: `frames`, `out`, `preset`, `settings`, `sinks`, `on_phase`, `quiet`, and, with another
-            `engine` than `here`, `workers` and `threads`. Runs that failed are tried again, but for `retry_failed=False`.
+        options: as for `compare`: `frames`, `out`, `preset`, `settings`, `sinks`, `on_phase`, `quiet`, and, with
+            another `engine` than `here`, `workers` and `threads`. Runs that failed are tried again, unless
+            `retry_failed=False`.
 
     Raises:
         ValueError: as `compare`; so do the others.

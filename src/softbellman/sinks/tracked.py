@@ -26,7 +26,7 @@ class Facts(NamedTuple):
     Attributes:
         name: the run in a few words.
         study: name of the study's directory.
-        settings: environment, operator, seed and configuration, by dotted name.
+        settings: environment, arm, its operator, seed and configuration, by dotted name.
     """
 
     name: str
@@ -108,7 +108,7 @@ def setting(variable: str) -> str:
 
 def _facts(run: RunPath) -> Facts:
     study, _ = find_run(run.path)
-    settings = {"environment": run.environment, "operator": run.operator, "seed": run.seed}
+    settings = {"environment": run.environment, "arm": run.operator, "operator": run.arm.operator, "seed": run.seed}
     return Facts(str(run), study.path.resolve().name, settings | dict(fields(study.config_of(run))))
 
 

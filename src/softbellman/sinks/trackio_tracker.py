@@ -1,4 +1,4 @@
-"""Trackio: rows, settings and the end of a run, on this machine unless its user set a Space or a server."""
+"""Trackio: rows and settings of a run, on this machine unless its user set a Space or a server."""
 
 import contextvars
 import uuid
@@ -38,5 +38,5 @@ class Trackio:
         self._run.log(dict(values), step=step)
 
     def end(self, state: str) -> None:
-        """Write what is queued."""
+        """Write what is queued; it has no place for how the run stands."""
         self._run.finish()

@@ -56,18 +56,24 @@ document.querySelector(".views").hidden = false;
 const KEPT = `softbellman ${location.pathname}`;
 const buttons = [...document.querySelectorAll("button[data-operator], button[data-view]")];
 const nameOf = (button) => button.dataset.view ?? `operator ${button.textContent.trim()}`;
+const focusable = [...document.querySelectorAll("button, summary, a")];
+const scrollable = [...document.querySelectorAll(".table, .legend, .legend ul")];
 
 function keep() {
   const pressed = Object.fromEntries(buttons.map((button) => [nameOf(button), isPressed(button)]));
   const opened = [...document.querySelectorAll("details")].map((details) => details.open);
-  sessionStorage.setItem(KEPT, JSON.stringify({ pressed, opened, place: [scrollX, scrollY] }));
+  const scrolled = scrollable.map((part) => [part.scrollLeft, part.scrollTop]);
+  const focused = focusable.indexOf(document.activeElement);
+  sessionStorage.setItem(KEPT, JSON.stringify({ pressed, opened, scrolled, focused, place: [scrollX, scrollY] }));
 }
 
-function putBack({ pressed, opened, place }) {
+function putBack({ pressed, opened, scrolled, focused, place }) {
   for (const button of buttons) {
     if (isPressed(button) !== (pressed[nameOf(button)] ?? isPressed(button))) button.click();
   }
   document.querySelectorAll("details").forEach((details, number) => (details.open = opened[number] ?? false));
+  scrollable.forEach((part, number) => part.scrollTo(...(scrolled[number] ?? [0, 0])));
+  focusable[focused]?.focus({ preventScroll: true });
   history.scrollRestoration = "manual";
   scrollTo(...place);
   addEventListener("load", () => scrollTo(...place));
