@@ -1,12 +1,14 @@
 # softbellman with Atari games, for a CPU. The tests build no image; `make try-wheel` runs the same installation.
 #
 #   docker build --tag softbellman .
-#   docker run --rm --volume "$PWD/runs:/home/trainer/runs" softbellman train gym/CartPole-v1 --operator "softmax(5)" --out runs/first
+#   mkdir -p runs
+#   docker run --rm --user "$(id -u):$(id -g)" --volume "$PWD/runs:/work/runs" softbellman train gym/CartPole-v1 --out runs/first
 FROM python:3.12-slim
 COPY pyproject.toml README.md LICENSE /src/
 COPY src /src/src
-RUN pip install --no-cache-dir "/src[atari,tensorboard]" && rm -r /src && useradd --create-home trainer
-USER trainer
-WORKDIR /home/trainer
+RUN pip install --no-cache-dir "/src[atari,tensorboard]" && rm -r /src && mkdir --mode 1777 /work
+ENV HOME=/tmp
+USER 1000:1000
+WORKDIR /work
 ENTRYPOINT ["softbellman"]
 CMD ["doctor"]

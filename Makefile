@@ -11,6 +11,15 @@ PYTEST_ARGS ?=
 PYTHONS ?= $(PYTHON)
 DEMO_OUT := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
+# Another Python than that of an environment that is there would go unused in silence.
+ifeq ($(origin PYTHON)$(filter clean help,$(MAKECMDGOALS)),command line)
+ifneq ($(wildcard $(VENV)/.made),)
+ifneq ($(shell $(BIN)/python -V 2>&1),$(shell $(PYTHON) -V 2>&1))
+$(error $(VENV) has $(shell $(BIN)/python -V 2>&1), and $(PYTHON) is $(shell $(PYTHON) -V 2>&1); run "make clean" first)
+endif
+endif
+endif
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo demo-atari test test-slow test-torch test-trackers test-integrations test-engines lint format hooks benchmark

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from softbellman.extras import EXTRAS, TESTED, MissingExtra, UntestedVersion, require_tested
+from softbellman.extras import EXTRAS, TESTED, MissingExtra, UntestedVersion, imported, missing, require_tested
 
 OPTIONAL = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
@@ -64,6 +64,21 @@ def test_what_is_broken_within_a_package_is_not_called_missing(monkeypatch, tmp_
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match=r"^libcudart.so.12: cannot open$"):
         importlib.import_module("softbellman.integrations.sb3")
+
+
+def test_a_broken_engine_is_not_called_missing(monkeypatch, tmp_path):
+    (tmp_path / "submitit.py").write_text('raise ImportError("cannot import name runtime_version")')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "submitit", raising=False)
+    with pytest.raises(ImportError, match=r"^cannot import name runtime_version$"):
+        imported("slurm")
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"), [("optax", "train"), ("stable_baselines3.common", "sb3"), ("cv2", "all"), (None, "all")]
+)
+def test_the_extra_of_a_module_is_named(module, extra):
+    assert str(missing(ModuleNotFoundError(name=module))).endswith(f'pip install "softbellman[{extra}]"')
 
 
 @pytest.mark.parametrize("extra", ["sb3", "tianshou", "torchrl", "rllib"])

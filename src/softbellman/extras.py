@@ -18,7 +18,7 @@ EXTRAS = {
     "sb3": ("stable-baselines3",),
     "tianshou": ("tianshou",),
     "torchrl": ("torchrl",),
-    "rllib": ("ray",),
+    "rllib": ("ray", "torch"),
     "ray": ("ray",),
     "slurm": ("submitit",),
 }
@@ -39,6 +39,17 @@ class MissingExtra(ImportError):
 
     def __init__(self, package: str, extra: str):
         super().__init__(f'{package} is not installed; run: pip install "softbellman[{extra}]"')
+
+
+def missing(error: ModuleNotFoundError) -> MissingExtra:
+    """Return the error that names the extra with a module, by the error that Python raised; `all` if no extra has it.
+
+    >>> str(missing(ModuleNotFoundError(name="jax.numpy")))
+    'jax is not installed; run: pip install "softbellman[train]"'
+    """
+    package = (error.name or "a package").partition(".")[0]
+    extra = next((extra for extra, packages in EXTRAS.items() if package.replace("_", "-") in packages), "all")
+    return MissingExtra(package, extra)
 
 
 class UntestedVersion(ImportError):
@@ -88,7 +99,7 @@ def imported(extra: str) -> Any:
     package = EXTRAS[extra][0]
     try:
         module = importlib.import_module(package)
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtra(package, extra) from None
     _require_version(package, module.__version__, extra)
     return module

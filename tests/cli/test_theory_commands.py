@@ -1,7 +1,9 @@
 """Simulations, Table 3 and exact solutions on the command line."""
 
 import re
+import subprocess
 import sys
+import textwrap
 
 import numpy as np
 import pandas as pd
@@ -168,6 +170,25 @@ def test_without_matplotlib_there_are_the_numbers(softbellman, tmp_path, monkeyp
     told = 'not drawn: matplotlib is not installed; run: pip install "softbellman[train]"'
     assert told in " ".join(out.split())
     assert [file.name for file in (tmp_path / "a").iterdir()] == ["bias.csv"]
+
+
+@pytest.mark.parametrize("command", ["bias", "comparison", "temperature"])
+def test_with_the_base_installation_there_are_the_numbers(command, tmp_path):
+    program = f"""
+        import sys
+        class Hidden:
+            def find_spec(name, *_):
+                if name.partition(".")[0] in ("jax", "jaxlib", "optax", "gymnasium", "jinja2", "matplotlib", "imageio"):
+                    raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+        sys.meta_path.insert(0, Hidden)
+        sys.argv[1:] = ["simulate", {command!r}, "--trials", "20", "--out", {str(tmp_path / "a")!r}]
+        from softbellman.cli import main
+        main()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert 'is not installed; run: pip install "softbellman[train]"' in " ".join(done.stdout.split())
+    assert [file.name for file in (tmp_path / "a").iterdir()] == [f"{command}.csv"]
 
 
 def test_without_gymnasium_a_wrong_name_is_still_told(softbellman, monkeypatch):

@@ -50,6 +50,7 @@ DIFFERENTIABLE = [
     pytest.param(Library("torch", "float64", 2**-52), id="torch-float64", marks=pytest.mark.torch),
     pytest.param(Library("torch", "float32", 2**-23), id="torch-float32", marks=pytest.mark.torch),
 ]
+IN_FLOAT64 = [pytest.param(Library("jax", "float64", 2**-52), id="jax-float64"), DIFFERENTIABLE[1]]
 
 
 @pytest.fixture(params=NUMPY + DIFFERENTIABLE)
@@ -62,13 +63,22 @@ def differentiable(request) -> Library:
     return request.param
 
 
-@pytest.fixture(params=[*DIFFERENTIABLE, pytest.param(Library("jax", "float64", 2**-52), id="jax-float64")])
+@pytest.fixture(params=[*DIFFERENTIABLE, IN_FLOAT64[0]])
 def of_any_precision(request) -> Iterator[Library]:
     """Every library that differentiates, in float32 and float64."""
-    if request.param.name == "jax":
+    yield from _with_precision(request.param)
+
+
+@pytest.fixture(params=IN_FLOAT64)
+def in_float64(request) -> Iterator[Library]:
+    yield from _with_precision(request.param)
+
+
+def _with_precision(library: Library) -> Iterator[Library]:
+    if library.name == "jax":
         import jax
 
-        with jax.enable_x64(request.param.dtype == "float64"):
-            yield request.param
+        with jax.enable_x64(library.dtype == "float64"):
+            yield library
     else:
-        yield request.param
+        yield library

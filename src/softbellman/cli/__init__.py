@@ -17,6 +17,7 @@ from softbellman.cli import paper, results, theory, training
 from softbellman.cli.arguments import parse
 from softbellman.cli.commands import COMMANDS, Operators
 from softbellman.cli.tables import complain, print_table
+from softbellman.extras import missing
 from softbellman.faults import in_a_line, users_place
 from softbellman.operators.table import GROUPS
 from softbellman.running.stopping import EXIT_CODE
@@ -29,7 +30,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a letter that the terminal lacks is no fault
-    sys.path.insert(0, "")  # `--operator package.module:name` finds what lies in the working directory
+    sys.path.append("")  # `--operator package.module:name` finds what lies in the working directory
     code = run(sys.argv[1:])
     if code == EXIT_CODE:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is ending already
@@ -58,7 +59,7 @@ def _complain_of(error: Exception | SystemExit) -> int:
     if isinstance(error, SystemExit):
         raise error
     if isinstance(error, ModuleNotFoundError):
-        return complain(f'{error.name} is not installed; run: pip install "softbellman[all]"', 2)
+        return complain(str(missing(error)), 2)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return complain(where + (error.strerror or str(error) or type(error).__name__), 2)

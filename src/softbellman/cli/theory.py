@@ -12,7 +12,7 @@ from softbellman import simulation
 from softbellman.cli.commands import Solve
 from softbellman.cli.simulations import SimulateBias, SimulateComparison, SimulateTemperature
 from softbellman.cli.tables import print_lines, print_table
-from softbellman.extras import MissingExtra
+from softbellman.extras import MissingExtra, missing
 from softbellman.gaps import NoGap, as_gap
 from softbellman.study.place import require_directory, require_file
 
@@ -98,16 +98,21 @@ def simulate_bias(command: SimulateBias) -> int:
     rows = [(str(cell.operator), f"{cell.actions:,}", *_numbers(cell.overestimation)) for cell in cells]
     print_table(("operator", "actions", "mean", "one trial's std", "standard error"), rows)
     table = simulation.write_csv(cells, command.out / "bias.csv")
-    from softbellman.paper.figures.simulations import draw_bias
-
-    print_lines([("table", str(table)), _drawn(draw_bias, cells, command.out / f"bias.{command.picture}")])
+    print_lines([("table", str(table)), _drawn("draw_bias", cells, command.out / f"bias.{command.picture}")])
     return 0
 
 
-def _drawn(draw: Callable[[Any, Path], Path], what: Any, path: Path) -> tuple[str, str]:
-    """Draws a picture, and says where it is; or what is missing, which is no fault of the numbers."""
+def _drawn(name: str, what: Any, path: Path) -> tuple[str, str]:
+    """Draws a picture by a function of `paper.figures.simulations`, and says where it is.
+
+    Where a package is missing it says which, which is no fault of the numbers.
+    """
     try:
-        return "picture", str(draw(what, path))
+        from softbellman.paper.figures import simulations
+
+        return "picture", str(getattr(simulations, name)(what, path))
+    except ModuleNotFoundError as error:
+        return "picture", f"not drawn: {missing(error)}"
     except MissingExtra as error:
         return "picture", f"not drawn: {error}"
 
@@ -152,9 +157,8 @@ def simulate_comparison(command: SimulateComparison) -> int:
     print_lines([("means over", told)])
     print_table(("family", "actions", "parameter", "to max", "s.e.", "over", "s.e."), rows)
     table = simulation.write_csv((cell for curve in curves for cell in curve.cells), command.out / "comparison.csv")
-    from softbellman.paper.figures.simulations import draw_comparison
-
-    print_lines([("table", str(table)), _drawn(draw_comparison, curves, command.out / f"comparison.{command.picture}")])
+    picture = command.out / f"comparison.{command.picture}"
+    print_lines([("table", str(table)), _drawn("draw_comparison", curves, picture)])
     return 0
 
 
@@ -180,11 +184,8 @@ def simulate_temperature(command: SimulateTemperature) -> int:
     headers = ("corr.", "sigma", "unbiased", "noise", "bias", "match", "bias", "max", "double(max)")
     print_table(headers, [temperature_row(each) for each in found])
     table = temperature.write_temperatures(found, command.out / "temperature.csv")
-    from softbellman.paper.figures.simulations import draw_temperatures
-
-    print_lines(
-        [("table", str(table)), _drawn(draw_temperatures, found, command.out / f"temperature.{command.picture}")]
-    )
+    picture = command.out / f"temperature.{command.picture}"
+    print_lines([("table", str(table)), _drawn("draw_temperatures", found, picture)])
     return 0
 
 

@@ -266,7 +266,7 @@ def make_device(name: str, protocol: Any = None) -> DeviceEnv:
         raise ValueError(f"{name} is played on the host; {others} are not")
     try:
         import jax  # noqa: F401
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtra("jax", family.extra) from error
     protocol = family.checked_protocol(name, protocol)
     adapter = family.load()

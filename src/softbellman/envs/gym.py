@@ -28,7 +28,7 @@ from softbellman.faults import in_a_line
 
 try:
     import gymnasium
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise MissingExtra("gymnasium", "train") from error
 
 from softbellman.envs.gym_api import Checked, EnvironmentFault, checked_throughout

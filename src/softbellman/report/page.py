@@ -124,7 +124,7 @@ def templates(*, escape: bool, package: str = "softbellman.report") -> Any:
     """
     try:
         from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtra("jinja2", "train") from error
     own, reports = (PackageLoader(each, "templates") for each in (package, "softbellman.report"))
     loader = ChoiceLoader([own, PrefixLoader({"report": reports})])

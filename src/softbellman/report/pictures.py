@@ -89,7 +89,7 @@ def new_figure(width: float, height: float) -> "Figure":
     """
     try:
         from matplotlib.figure import Figure
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtra("matplotlib", "train") from error
     return Figure(figsize=(width, height), layout="constrained")
 

@@ -178,7 +178,7 @@ class FilmWriter:
         """
         try:
             import imageio.v2 as imageio
-        except ImportError as error:
+        except ModuleNotFoundError as error:
             raise envs.MissingExtra("imageio", "train") from error
         path = as_path(path)
         if path.suffix not in (".mp4", ".gif"):

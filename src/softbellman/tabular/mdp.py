@@ -253,7 +253,7 @@ class FiniteMDP:
         if isinstance(env, str):
             try:
                 import gymnasium
-            except ImportError:
+            except ModuleNotFoundError:
                 raise ImportError('from_gymnasium needs gymnasium: pip install "softbellman[train]"') from None
             env = gymnasium.make(env, **kwargs)
         table = getattr(getattr(env, "unwrapped", env), "P", None)

@@ -322,7 +322,7 @@ def _ale_py() -> Any:
         import ale_py
         import ale_py.roms
         import ale_py.vector_env
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtra("ale-py", "atari") from error
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     return ale_py

@@ -64,7 +64,7 @@ def resizer(protocol: AtariProtocol) -> Any:
     """
     try:
         import cv2
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtra("opencv-python-headless", "atari") from error
     interpolation = {"bilinear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA}[protocol.resize]
     size = (protocol.width, protocol.height)
