@@ -74,11 +74,18 @@ def test_an_archive_without_its_licence_is_seen(built, tmp_path):
     assert contents.faults_of_archive(wrong) == ["lacks LICENSE"]
 
 
-def test_the_version_is_the_same_everywhere():
+def test_the_version_is_the_released_one_or_the_next_in_development():
     citation = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
-    changelog = re.search(r"^## \[(\d\S*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert citation and changelog
-    assert citation[1] == changelog[1] == softbellman.__version__
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    unreleased, released = re.search(
+        r"^## \[Unreleased\]\n(.*?)^## \[(\d\S*)\]", changelog, re.MULTILINE | re.DOTALL
+    ).groups()
+    assert citation and citation[1] == released
+    if not unreleased.strip():
+        assert softbellman.__version__ == released
+        return
+    development = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)\.dev0", softbellman.__version__)
+    assert development and tuple(map(int, development.groups())) > tuple(map(int, released.split(".")))
 
 
 def test_versions_of_python_that_are_named_can_be_had():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FiniteMDP", "Policy", "Study", "__version__", "arm", "compare", "load", "operators", "solve", "train"]
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 
 def __getattr__(name: str) -> Any:
