@@ -4,6 +4,7 @@ python release/contents.py dist
 """
 
 import argparse
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -41,6 +42,12 @@ def faults_of_archive(archive: Path) -> list[str]:
     return [f"lacks {name}" for name in sorted(wanted - names)]
 
 
+def strays() -> list[str]:
+    """Lists files that git does not know and does not ignore: both would hold them, and a fresh clone has none."""
+    command = ["git", "ls-files", "--others", "--exclude-standard"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
 def _differences(found: Iterable[str], wanted: Iterable[str]) -> list[str]:
     found, wanted = set(found), set(wanted)
     return [f"lacks {name}" for name in sorted(wanted - found)] + [f"has {name}" for name in sorted(found - wanted)]
@@ -57,6 +64,7 @@ def main() -> int:
         if len(files) != 1:
             faults.append(f"{folder} holds {len(files)} files {pattern}, and must hold one; empty it first")
         faults += [f"{file.name} {fault}" for file in files for fault in check(file)]
+    faults += [f"{name} is not committed" for name in strays()]
     print("\n".join(faults) or "the wheel and the source archive hold what they must")
     return bool(faults)
 
