@@ -158,6 +158,7 @@ def test_parameters_are_saved_as_without():
     ("op", "options", "error", "message"),
     [
         ("max", {"double_dqn": True}, TypeError, "in place of double_dqn"),
+        ("double(max)", {"delay_value": False}, ValueError, "leave delay_value at True"),
         (max, {}, TypeError, "is no operator"),
         ("softmx(5)", {}, ValueError, "softmax"),
     ],

@@ -4,7 +4,7 @@
 from typing import Any
 
 from softbellman.extras import MissingExtra, require_tested
-from softbellman.integrations.target import bootstrap, usable
+from softbellman.integrations.target import bootstrap, heeds_selector, usable
 from softbellman.operators import Operator, as_operator
 
 require_tested("torchrl")
@@ -28,8 +28,8 @@ class OperatorDQNLoss(DQNLoss):
 
     Raises:
         TypeError: `double_dqn` is given; or `operator` is none.
-        ValueError: the operator can't be used; with the first loss, if it is for another number of actions. Or an
-            action of the action space is several choices.
+        ValueError: the operator can't be used; with the first loss, if it is for another number of actions. Or it
+            needs two networks, and there is one. Or an action of the action space is several choices.
     """
 
     def __init__(self, value_network: Any, *, operator: Operator | str, **options: Any) -> None:
@@ -42,6 +42,11 @@ class OperatorDQNLoss(DQNLoss):
                 "operator needs one value for each action"
             )
         self.operator, self._actions = as_operator(operator), 0
+        if heeds_selector(self.operator) and not self.delay_value:
+            raise ValueError(
+                f"{self.operator} takes its weights from another network than its values, and with delay_value=False "
+                "there is one: leave delay_value at True"
+            )
 
     @property
     def value_estimator(self) -> Any:
