@@ -23,6 +23,7 @@ from softbellman.analysis.statistics import (
     probability_of_improvement,
     simultaneous_differences,
     spreads_differ,
+    too_narrow,
 )
 
 NAN = np.nan
@@ -383,3 +384,9 @@ def test_a_level_lies_between_0_and_1(level):
 def test_there_is_at_least_one_resample(function, count):
     with pytest.raises(ValueError, match=r"resamples \(0\) must be at least 1"):
         function(*[TWO_GAMES[0]] * count, resamples=0)
+
+
+def test_too_narrow_is_what_the_spreads_of_its_own_two_arms_say():
+    """Pooled variances are weighted by runs less one, and each arm's variance is over its own runs."""
+    assert too_narrow([3, 10, 5], [2.0, 0.1, 3.0]) == [True, True]
+    assert too_narrow([3, 10, 5], [2.0, 3.0, 0.1]) == [False, False]

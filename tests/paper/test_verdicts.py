@@ -63,6 +63,9 @@ def test_fewer_than_two_seeds_have_no_interval(difference, mean, n):
         ("smaller-values", [(0.1, 0.2), (-0.1, 0.3)], "undecided"),
         ("smaller-values", [(0.1, 0.2), (-0.3, -0.1)], "not supported"),
         ("smaller-values", [None, (-0.3, -0.1)], "undecided"),
+        ("cooling", [(-0.05, 0.05)], "supported"),
+        ("cooling", [(0.11, 0.3)], "not supported"),
+        ("cooling", [(0.05, 0.2)], "undecided"),
     ],
 )
 def test_a_verdict_follows_from_intervals(name, intervals, state):
@@ -105,6 +108,13 @@ def test_what_is_there_so_far_is_shown_and_decides_nothing(underestimating):
     assert verdict.state == "undecided" and verdict.so_far
     assert verdict.reason == "1 of 30 runs is missing"
     assert verdict.shown[0].estimate.interval[1] < 0
+
+
+def test_a_claim_about_one_game_waits_for_no_run_of_another(tmp_path):
+    states = {("seaquest", spec, seed): "running" for spec in LAPTOP.operators for seed in LAPTOP.seeds}
+    study = paper_study(tmp_path / "study", LAPTOP, lambda *_: {"gradient_norm": 1.0}, states=states)
+    verdict = judge(BY_NAME["out-of-bounds"], results_of(LAPTOP, study))
+    assert (verdict.state, verdict.so_far) == ("not supported", False)
 
 
 def test_a_run_without_values_leaves_a_claim_undecided(underestimating):

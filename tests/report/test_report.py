@@ -135,6 +135,9 @@ def test_a_difference_is_that_of_common_seeds(tmp_path):
         assert row.difference.mean == pytest.approx(expected * np.mean(np.arange(10, 13) / 12), abs=0.05)
         assert low < row.difference.mean < high and high - low < 0.1  # paired: the seeds' own spread is 5 times that
         assert row.final.interval[1] - row.final.interval[0] > 1.5
+    assert [row.improvement for row in rows[1:]] == pytest.approx([24 / 25, 1.0])
+    low, high = rows[1].improvement_interval
+    assert 0.7 < low < 24 / 25 < high == 1.0 and rows[2].improvement_interval == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -408,7 +411,8 @@ def test_l43_no_curve_goes_beyond_the_shortest_run_under_way(tmp_path, no_pictur
     )
     long = study.runs[0].path / "metrics.csv"
     further = long.read_text().splitlines()[-1].replace("6,300000", "7,350000").split(",")
-    further[long.read_text().splitlines()[0].split(",").index("test_return")] = "1e6"
+    for name in ("test_return", "overestimation"):
+        further[long.read_text().splitlines()[0].split(",").index(name)] = "1e6"
     long.write_text(long.read_text() + ",".join(further) + "\n")
     page = report_of(study, films=False)
     steps = {int(row["agent_steps"]) for row in read(page.parent / "tables" / "curves.csv")}
@@ -417,7 +421,9 @@ def test_l43_no_curve_goes_beyond_the_shortest_run_under_way(tmp_path, no_pictur
         "no run has finished yet, and what follows is of 4 of 4; scores are compared up to where all of a game's are, "
         "and the curves of each operator go on as far as its own runs."
     ) in text_of(page)
-    assert float(read(page.parent / "tables" / "operators.csv")[0]["final"]) < 100  # compared at the same steps
+    first, runs = (read(page.parent / "tables" / f"{name}.csv")[0] for name in ("operators", "runs"))
+    told = [float(each) for each in (first["final"], first["overestimation"], runs["final"], runs["best"])]
+    assert max(told) < 100  # compared at the same steps
 
 
 def test_l44_scores_of_games_are_averaged_only_on_a_common_scale(tmp_path, no_pictures):
@@ -434,7 +440,8 @@ def test_l44_scores_of_games_are_averaged_only_on_a_common_scale(tmp_path, no_pi
     assert float(read(atari.parent / "tables" / "games.csv")[0]["normalised_iqm"]) > 0
     other = report_of(synthetic(tmp_path / "other", ["minatar/breakout", "minatar/asterix"], seeds=[0, 1]), films=False)
     assert "they are not averaged" in text_of(other)
-    assert read(other.parent / "tables" / "games.csv")[1]["improvement"] == "1.0"
+    second = read(other.parent / "tables" / "games.csv")[1]
+    assert [second[f"improvement{end}"] for end in ("", "_low", "_high")] == ["1.0"] * 3
     assert read(other.parent / "tables" / "games.csv")[1]["normalised_iqm"] == ""
 
 
@@ -459,6 +466,7 @@ def test_a_parameter_that_was_chosen_is_reported_three_ways(tmp_path, no_picture
         ("chosen on the other seeds", "softmax(10)"),
         ("fixed beforehand", "softmax(5)"),
     ]
+    assert [float(row["difference"]) for row in choices] == pytest.approx([5.5, 5.5, 11 / 3], abs=0.05)
     assert "on the other seeds; where the one fixed beforehand was run, with that too." in text_of(page)
 
 
@@ -520,9 +528,16 @@ def test_a_hostile_name_is_text(tmp_path):
 
 def test_nothing_to_report_is_an_error(tmp_path):
     study = synthetic(tmp_path / "study", operators=["max"], seeds=[0], ends={("max", 0): "failed"})
-    with pytest.raises(ValueError, match=r"no run of .* that counts has finished a test phase yet"):
+    (study.runs[0].path / "metrics.csv").unlink()
+    with pytest.raises(ValueError, match=r"no run of .* has finished a test phase yet: there is nothing to report"):
         report_of(study)
     assert not (study.path / "report").exists()
+
+
+def test_a_study_all_of_whose_runs_failed_has_a_page_that_says_so(tmp_path):
+    study = synthetic(tmp_path / "study", operators=["max"], seeds=[0], ends={("max", 0): "failed"})
+    words = text_of(report_of(study))
+    assert "0 of 1 runs count" in words and "No run counts, and there is nothing to draw." in words
 
 
 @pytest.mark.parametrize("package", ["jinja2", "matplotlib"])

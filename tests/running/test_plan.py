@@ -7,7 +7,8 @@ import pytest
 
 from softbellman import operators as ops
 from softbellman.config import NetworkSettings, preset, replaced
-from softbellman.envs.atari import MACHADO_ATARI
+from softbellman.envs.atari import MACHADO_ATARI, PAPER_ATARI
+from softbellman.running import build
 from softbellman.running.build import network_kind
 from softbellman.running.plan import check_in_training, plan
 
@@ -274,3 +275,11 @@ def test_a_plan_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     planned()
     assert not any(tmp_path.iterdir())
+
+
+def test_the_accidents_of_a_protocol_reach_the_loop(monkeypatch):
+    given = {}
+    monkeypatch.setattr(build, "host_loop", lambda *of, **more: given.update(more))
+    protocol = replace(PAPER_ATARI, random_first_actions=4, budget_cut_terminates=True)
+    build.make_loop("atari/breakout", replaced(preset("paper-atari").config, "protocol", protocol), [], 255.0)
+    assert given == {"random_first_actions": 4, "budget_cut_terminates": True}

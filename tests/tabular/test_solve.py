@@ -784,3 +784,14 @@ def test_nothing_but_ends():
     for op in (ops.maximum(), ops.softmax(1.0)):
         solution = solve(mdp, op)
         assert solution.q.tolist() == [[0.0, 0.0]] and solution.values.tolist() == [0.0] and solution.converged
+
+
+def test_bounds_that_shift_by_the_operators_own_rate_hold_after_one_iteration():
+    onward = np.zeros((2, 2, 2))
+    onward[0, 0, 1] = onward[0, 1, 0] = 1
+    onward[1, :, 1] = 1
+    mdp, op = FiniteMDP(onward, [[0.0, 0.5736], [0.0, 0.0]], 0.83, terminal=[False, True]), ops.softmax(1.0)
+    fine = solve(mdp, op)
+    rough = solve(mdp, op, method="iteration", start=[fine.values[0] + 0.01, 0.0], max_iterations=1)
+    assert fine.unique == rough.unique == "proved"
+    assert (rough.lower <= fine.q + 1e-9).all() and (fine.q <= rough.upper + 1e-9).all()

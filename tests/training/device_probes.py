@@ -59,6 +59,7 @@ class Corridor(DeviceGame):
     rewards: tuple[float, ...] = FIVE
     max_steps: int | None = None
     ends: bool = True
+    sticky_probability: float = 0.0
 
     @property
     def rules(self):

@@ -87,6 +87,37 @@ def test_games_are_those_that_the_host_plays():
         assert on_device.realised_return == pytest.approx(on_host.realised_return)
 
 
+def test_long_games_are_those_that_the_host_plays():
+    """Random numbers go on from one chunk of steps to the next."""
+    env, recipe = Corridor(REWARDS), Recipe(linear_network(3), LEARNER.update)
+    params = {"q": {"w": jnp.zeros((3, 2)), "b": jnp.asarray([1.0, 0.0])}}
+    loop, longest = replace(LOOP, test_epsilon=0.02, test_steps=5_000, test_episodes=1), 0
+    for seed in range(5):
+        on_device = device_evaluation.play(env, recipe, jax.tree.map(lambda leaf: leaf[None], params), [seed], loop)[0]
+        on_host = evaluation.play(
+            greedy_policy(recipe, params, seed, 0.02),
+            HostedEnv(env, seed=seed, training=False),
+            max_steps=5_000,
+            max_episodes=1,
+            update=LEARNER,
+        )
+        assert on_device.lengths.tolist() == on_host.lengths.tolist()
+        longest = max(longest, on_host.lengths[0])
+    assert longest > device_evaluation.CHUNK
+
+
+def test_each_copy_of_a_test_phase_has_an_environment_with_random_numbers_of_its_own():
+    env, copies = Corridor(REWARDS, sticky_probability=0.8), 8
+    (phase,) = played([0.0, 1.0], env=env, seeds=[5], test_steps=800, test_episodes=copies)
+    host, lengths, moment = HostedEnv(env, seed=5, num_envs=copies, training=False), np.zeros(copies, int), 0
+    host.reset()
+    while not lengths.all():
+        moment += 1
+        ended = host.step(np.ones(copies, int)).game_ended
+        lengths = np.where(ended & (lengths == 0), moment, lengths)
+    assert phase.lengths.tolist() == lengths.tolist() and len(set(lengths.tolist())) > 2
+
+
 def test_different_games_are_told_apart():
     env = Corridor(REWARDS)
     recipe = Recipe(linear_network(3), LEARNER.update)

@@ -114,15 +114,29 @@ def test_a_block_of_several_runs_is_those_runs():
     """Wider blocks are for other devices; on a CPU their bits differ, and nothing else."""
     runs = [(ops.softmax(tau), seed) for seed, tau in enumerate((1.0, 5.0, 10.0))]
     narrow, wide = device_loop(runs), device_loop(runs, loop=replace(LOOP, block_width=2))
+    told = []
     for loop in (narrow, wide):
         loop.advance(100)
+        told.append([row for row, _ in loop.test().values()])
     assert [len(stage.world.counts.episodes) for stage in wide.stages] == [2, 2]
     for index in range(3):
         for ours, theirs in zip(
             jax.tree.leaves(wide.params(index)), jax.tree.leaves(narrow.params(index)), strict=True
         ):
             np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-4, atol=1e-6)
-    assert set(wide.test()) == {0, 1, 2}
+    columns = ("episodes", "train_return", "test_return", "loss", "held_out_value", "gradient_norm", "test_seed")
+    assert len(told[1]) == len({row["train_return"] for row in told[1]}) == 3
+    for one, other in zip(*told, strict=True):
+        assert [other[name] for name in columns] == pytest.approx([one[name] for name in columns], rel=1e-3)
+
+
+def test_minibatches_are_of_what_a_full_replay_holds():
+    loop = device_loop([(ops.softmax(5.0), 0)])
+    loop.advance(1_200)
+    drawn = loop.stages[0].minibatch(0, loop.clock, np.arange(1_200, dtype=np.uint32))
+    held = loop.stages[0].world.replay
+    for name in ("action", "reward", "discount"):
+        np.testing.assert_array_equal(getattr(drawn, name), np.resize(np.asarray(getattr(held, name)), 1_200))
 
 
 @pytest.mark.parametrize("at", [30, 42, 333, 1_203])  # before learning, at its start, inside an epoch, replay full

@@ -1,5 +1,7 @@
 """Exact answers: distances from optimal values, against values computed by hand and by iteration."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from softbellman.training.evaluation import RAW
 from softbellman.training.exact import exact_of
 
 from ..studies import TINY, trained
+from . import probes
 
 
 def exact(name, update=RAW):
@@ -94,3 +97,13 @@ def test_a_run_writes_them_and_they_are_small_in_the_end(tmp_path):
     assert (losses >= -1e-9).all() and losses[-1] == pytest.approx(0, abs=1e-9)
     page = study.report(tmp_path / "page").read_text()
     assert "exact optimal ones" in page and "How much the greedy policy loses" in page
+
+
+def test_distances_are_those_of_the_online_network():
+    settings = replace(probes.LEARNER, target_period_updates=1_000)
+    loop = probes.make_loop(ops.maximum(), lambda: HostedEnv(envs.make_device("mdp/small"), seed=0), learner=settings)
+    loop.advance(100)
+    row, _ = loop.test()[0]
+    answer = exact("small", settings)
+    expected = answer.statistics(loop.recipe.q(loop.params(0), answer.obs))
+    assert {name: row[name] for name in expected} == pytest.approx(expected)

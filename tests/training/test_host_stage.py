@@ -194,6 +194,34 @@ def test_the_first_actions_of_a_game_are_random_where_the_protocol_says_so(first
     assert len(late) == 1 and len(early) == (2 if first_actions else 1)
 
 
+def test_first_actions_are_counted_from_what_training_sees_as_an_end():
+    script = [*[(0.0, "")] * 4, (0.0, "life"), *[(0.0, "")] * 5]
+    settings = replace(LOOP, steps=20, epoch_steps=8)
+    loop = make_loop(
+        SOFTMAX, lambda: ScriptedEnv(script), loop=settings, random_first_actions=2, budget_cut_terminates=True
+    )
+    ages = []
+    for _ in range(20):
+        ages.append(int(loop.stages[0].ages[0][0]))
+        loop.advance(1)
+    assert ages == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 3, 4, 5, 6, 0, 0, 1, 2, 3]
+
+
+def test_tests_have_the_random_first_actions_of_training(monkeypatch):
+    given = []
+    monkeypatch.setattr(host_stage, "greedy_policy", lambda *of: given.append(of) or greedy_policy(*of))
+    loop = make_loop(SOFTMAX, random_first_actions=3)
+    loop.advance(100)
+    loop.test()
+    assert given[0][3:] == (LOOP.test_epsilon, 3)
+
+
+def test_a_network_is_drawn_under_the_role_of_its_own():
+    loop = make_loop(SOFTMAX)
+    expected = jax.jit(learner.init, static_argnames="recipe")(loop.recipe, streams.key(0, Role.INIT), SOFTMAX)
+    jax.tree.map(np.testing.assert_array_equal, loop.state(0).params, expected.params)
+
+
 @pytest.mark.parametrize("width", [1, 2])
 def test_an_action_that_is_random_anyway_asks_no_network(width, monkeypatch):
     settings = replace(LEARNER, replay_start_steps=16, epsilon_decay_steps=0, epsilon_end=0.5)

@@ -54,8 +54,9 @@ def assert_equal(on_device, on_host):
         ([ops.double(ops.mellowmax(5.0))], Corridor(), 2),
         ([SOFTMAX], Corridor(max_steps=7), 1),
         ([ops.mellowmax(2.0), ops.mellowmax(9.0)], Corridor(max_steps=7), 4),
+        ([SOFTMAX, ops.softmax(0.5)], Corridor(sticky_probability=0.25), 2),
     ],
-    ids=["max", "three operators", "two environments", "time limits", "all of it"],
+    ids=["max", "three operators", "two environments", "time limits", "all of it", "sticky actions"],
 )
 def test_both_stages_reach_the_same_parameters(operators, env, num_envs):
     on_device, on_host = on_both(operators, env, LONG, replace(LOOP, num_envs=num_envs, held_out_states=5))

@@ -23,6 +23,7 @@ from softbellman.learning.parts.transformed import Transformed
 from softbellman.learning.recipe import Recipe
 from softbellman.learning.settings import LearnerSettings
 from softbellman.running.build import make_network
+from softbellman.training import measurement
 from softbellman.training.checkpoint import Checkpoint, save
 from softbellman.training.device_stage import device_loop
 from softbellman.training.host_stage import host_loop
@@ -204,7 +205,14 @@ def test_a_controller_moves_alike_on_both_stages_by_the_returns_of_several_envir
     assert_alike(*both)
 
 
-def test_rows_tell_the_parameter_of_the_moment_and_measure_with_it():
+def test_rows_tell_the_parameter_of_the_moment_and_measure_with_it(monkeypatch):
+    measure, seen = measurement.diagnostics.gradient_statistics, []
+
+    def measured(state, operator, *given):
+        seen.append(float(operator.tau))
+        return measure(state, operator, *given)
+
+    monkeypatch.setattr(measurement.diagnostics, "gradient_statistics", measured)
     settings, env = replace(device_probes.LEARNER, replay_capacity=2_000), device_probes.Corridor()
     make_env = partial(device_probes.hosted, env, device_probes.LOOP)
 
@@ -216,7 +224,7 @@ def test_rows_tell_the_parameter_of_the_moment_and_measure_with_it():
         return loop, row
 
     loop, row = train(schedules.Power(1e6, 1.0))
-    assert row["operator_parameter"] == pytest.approx(1e6 * (loop.updates + 1))
+    assert row["operator_parameter"] == pytest.approx(1e6 * (loop.updates + 1)) and seen == [row["operator_parameter"]]
     assert row["operator_gap"] == pytest.approx(0, abs=1e-6) and row["policy_entropy"] == pytest.approx(0, abs=1e-4)
     _, plain = train(controllers.Fixed())
     assert plain["operator_parameter"] == pytest.approx(1e-6)

@@ -146,7 +146,7 @@ def _lead(records: Records, sections: Sequence[Section]) -> str:
     rows = [row for section in sections for row in section.found.rows]
     counted, asked = sum(row.counted for row in rows), sum(row.asked for row in rows)
     runs = f"all {asked} runs count" if counted == asked else f"{counted} of {asked} runs count"
-    if under_way(records):
+    if counted and under_way(records):
         runs = (
             f"no run has finished yet, and what follows is of {counted} of {asked}; scores are compared up to where "
             f"all of a game's are, and the curves of each {study.noun} go on as far as its own runs"

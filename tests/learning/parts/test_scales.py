@@ -1,5 +1,7 @@
 """Pop-Art: outputs stay where the moments move, and rewards of any unit are learned alike."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,3 +119,19 @@ def test_rewards_of_every_unit_are_learned(unit):
 def test_a_rate_out_of_range_is_refused(rate):
     with pytest.raises(ValueError, match=r"above 0 and at most 1"):
         PopArt(rate)
+
+
+def test_moments_are_of_targets_by_the_target_network():
+    scale = PopArt(0.25)
+    recipe = Recipe(scale.scaled(mlp((1,), 1, ())), replace(SETTINGS, reward_clip=None), scale=scale)
+    moments = {"mean": jnp.zeros(()), "square": jnp.ones(())}
+    online, target = (
+        {"q": {"w": jnp.zeros((1, 1)), "b": jnp.full(1, value)}, "scale": moments} for value in (1.0, 5.0)
+    )
+    state = learner.init(recipe, jax.random.key(0))._replace(params=online, target_params=target)
+    one = np.ones((1, 1), np.float32)
+    batch = Transition(one, np.zeros(1, np.int32), np.float32([2]), np.float32([0.5]), one)
+    moved, _ = learner.learn_step(state, ops.maximum(), batch, recipe)
+    goal = 2 + 0.5 * 5
+    found = [float(moved.params["scale"][name]) for name in ("mean", "square")]
+    assert found == pytest.approx([0.25 * goal, 1 + 0.25 * (goal**2 - 1)])
