@@ -93,7 +93,8 @@ def main() -> None:
     print(f"{len(searched.trials)} trials, {pruned} given up early")
     print(f"best: {searched.best_params}, {searched.best_value:.2f}")
     for row in judged.table():
-        print(f"on seeds that chose nothing: {row['operator']} {row['final']:.2f}")
+        score = "no run has a score" if row["final"] is None else f"{row['final']:.2f}"
+        print(f"on seeds that chose nothing: {row['operator']} {score}")
 
 
 if __name__ == "__main__":
