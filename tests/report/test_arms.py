@@ -98,29 +98,24 @@ def test_a_legend_of_long_names_stays_within_its_picture(page):
     assert heights == sorted(set(heights)) and heights[-1] < float(svg.get("height"))
 
 
-def test_rows_of_long_names_do_not_lie_on_each_other(ten):
-    found = find(Records.read(ten), "minatar/breakout")
-    rows = [(number, row.operator, row.final, found.scores[number]) for number, row in enumerate(found.rows)]
-    figure = pictures.new_figure(5.2, 3.7 + pictures.height_added(NAMES))
-    axis = figure.subplots()
-    pictures.draw_intervals(axis, "score", rows)
-    figure.canvas.draw()
-    boxes = [label.get_window_extent() for label in axis.get_yticklabels()]
-    assert [label.get_text().replace("\n", " ") for label in axis.get_yticklabels()] == NAMES
-    assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))
-
-
-def test_rows_of_many_operators_do_not_lie_on_each_other(tmp_path):
-    names = [f"softmax({tau})" for tau in range(1, 41)]
-    study = synthetic(tmp_path / "study", operators=names, seeds=[0, 1], phases=2)
+def labels_of_intervals(study, names):
+    """The labels of a picture of intervals, from top to bottom, with the room that each takes."""
     found = find(Records.read(study), "minatar/breakout")
     rows = [(number, row.operator, row.final, found.scores[number]) for number, row in enumerate(found.rows)]
     figure = pictures.new_figure(5.2, 3.7 + pictures.height_added(names))
     axis = figure.subplots()
     pictures.draw_intervals(axis, "score", rows)
     figure.canvas.draw()
-    boxes = [label.get_window_extent() for label in axis.get_yticklabels()]
-    assert len(boxes) == 40 and all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))
+    return [(label.get_text().replace("\n", " "), label.get_window_extent()) for label in axis.get_yticklabels()]
+
+
+def test_rows_of_long_names_or_of_many_do_not_lie_on_each_other(ten, tmp_path):
+    many = [f"softmax({tau})" for tau in range(1, 41)]
+    study = synthetic(tmp_path / "study", operators=many, seeds=[0, 1], phases=2)
+    for each, names in ((ten, NAMES), (study, many)):
+        labels = labels_of_intervals(each, names)
+        assert [text for text, _ in labels] == names
+        assert all(upper.y0 >= lower.y1 for (_, upper), (_, lower) in itertools.pairwise(labels))
 
 
 def test_the_facts_say_that_arms_have_settings_of_their_own(ten, tmp_path):

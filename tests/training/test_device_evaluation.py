@@ -65,23 +65,20 @@ def test_company_and_budget_change_no_finished_game():
         np.testing.assert_array_equal(value, getattr(together, name), err_msg=name)
 
 
+def on_both(q, seed, *, epsilon, steps):
+    """Plays one game with values `q`, `[actions]` for every state, on the device and on the host."""
+    env, recipe = Corridor(REWARDS), Recipe(linear_network(3), LEARNER.update)
+    params = {"q": {"w": jnp.zeros((3, 2)), "b": jnp.asarray(q)}}
+    loop = replace(LOOP, test_epsilon=epsilon, test_steps=steps, test_episodes=1)
+    (on_device,) = device_evaluation.play(env, recipe, jax.tree.map(lambda leaf: leaf[None], params), [seed], loop)
+    policy, host = greedy_policy(recipe, params, seed, epsilon), HostedEnv(env, seed=seed, training=False)
+    return on_device, evaluation.play(policy, host, max_steps=steps, max_episodes=1, update=LEARNER)
+
+
 def test_games_are_those_that_the_host_plays():
     """The first game of a single copy, with exploration, is the host's first game of the same seed."""
-    env = Corridor(REWARDS)
-    recipe, params = (
-        Recipe(linear_network(3), LEARNER.update),
-        {"q": {"w": jnp.zeros((3, 2)), "b": jnp.asarray([0.0, 1.0])}},
-    )
-    loop = replace(LOOP, test_epsilon=0.5, test_steps=1_000, test_episodes=1)
     for seed in range(5):
-        on_device = device_evaluation.play(env, recipe, jax.tree.map(lambda leaf: leaf[None], params), [seed], loop)[0]
-        on_host = evaluation.play(
-            greedy_policy(recipe, params, seed, 0.5),
-            HostedEnv(env, seed=seed, training=False),
-            max_steps=1_000,
-            max_episodes=1,
-            update=LEARNER,
-        )
+        on_device, on_host = on_both([0.0, 1.0], seed, epsilon=0.5, steps=1_000)
         assert on_device.scores.tolist() == on_host.scores.tolist()
         assert on_device.lengths.tolist() == on_host.lengths.tolist()
         assert on_device.realised_return == pytest.approx(on_host.realised_return)
@@ -89,21 +86,10 @@ def test_games_are_those_that_the_host_plays():
 
 def test_long_games_are_those_that_the_host_plays():
     """Random numbers go on from one chunk of steps to the next."""
-    env, recipe = Corridor(REWARDS), Recipe(linear_network(3), LEARNER.update)
-    params = {"q": {"w": jnp.zeros((3, 2)), "b": jnp.asarray([1.0, 0.0])}}
-    loop, longest = replace(LOOP, test_epsilon=0.02, test_steps=5_000, test_episodes=1), 0
-    for seed in range(5):
-        on_device = device_evaluation.play(env, recipe, jax.tree.map(lambda leaf: leaf[None], params), [seed], loop)[0]
-        on_host = evaluation.play(
-            greedy_policy(recipe, params, seed, 0.02),
-            HostedEnv(env, seed=seed, training=False),
-            max_steps=5_000,
-            max_episodes=1,
-            update=LEARNER,
-        )
-        assert on_device.lengths.tolist() == on_host.lengths.tolist()
-        longest = max(longest, on_host.lengths[0])
-    assert longest > device_evaluation.CHUNK
+    phases = [on_both([1.0, 0.0], seed, epsilon=0.02, steps=5_000) for seed in range(5)]
+    lengths = [on_host.lengths.tolist() for _, on_host in phases]
+    assert [on_device.lengths.tolist() for on_device, _ in phases] == lengths
+    assert max(lengths)[0] > device_evaluation.CHUNK
 
 
 def test_each_copy_of_a_test_phase_has_an_environment_with_random_numbers_of_its_own():
