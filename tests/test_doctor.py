@@ -52,6 +52,14 @@ def test_what_makes_films_is_installed_by_the_extra_that_is_named(monkeypatch):
     assert "imageio-ffmpeg" in EXTRAS["train"]
 
 
+def test_a_jax_that_is_broken_is_not_called_missing(monkeypatch):
+    def broken():
+        raise ImportError("libcublas.so.12: cannot open")
+
+    monkeypatch.setattr(doctor, "require_backend", broken)
+    assert ("JAX", "FAIL", "libcublas.so.12: cannot open") in doctor.examine()
+
+
 def test_a_fault_and_too_little_memory_are_failures(monkeypatch):
     def broken(name, **_):
         raise RuntimeError("the emulator does not start")

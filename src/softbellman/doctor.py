@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from softbellman import envs
-from softbellman.extras import EXTRAS, TESTED, require_tested
+from softbellman.extras import EXTRAS, TESTED, missing, require_tested
 from softbellman.memory import available_memory
 from softbellman.running.jax_settings import outside_variables, overruled, require_backend
 from softbellman.study.provenance import available_cores
@@ -62,9 +62,9 @@ def _jax() -> list[Check]:
 
         checks = [Check("JAX", "ok", f"starts on {', '.join(str(device) for device in jax.devices())}")]
         checks += [Check("JAX's settings", "-", each) for each in overruled()]
-    except ImportError as error:
-        checks = [Check("JAX", "-", f'{error.name} is not installed; run: pip install "softbellman[train]"')]
-    except ValueError as error:  # JAX itself raises it, when it loads, for a setting that it does not know
+    except ModuleNotFoundError as error:
+        checks = [Check("JAX", "-", str(missing(error)))]
+    except (ImportError, ValueError) as error:  # JAX itself raises one, when it loads, for a setting it does not know
         checks = [Check("JAX", "FAIL", str(error))]
     if (taken := outside_variables()) and checks[0].state == "ok":
         checks.append(Check("JAX's settings", "ok", f"taken as they are: {', '.join(taken)}"))

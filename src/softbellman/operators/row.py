@@ -312,7 +312,7 @@ def differentiate(op: Callable[..., Array], q: Array, selector: Array | None, wh
         return xp.where(xp.any(legal, axis=-1, keepdims=True), _slope()(q, op, selector, where), math.nan)
     try:
         jax = _jax()
-    except ImportError:
+    except ModuleNotFoundError:
         raise ImportError(
             "this operator defines no gradient(), and to derive it from NumPy arrays takes JAX: "
             "pip install 'softbellman[train]', or define gradient()."

@@ -29,7 +29,7 @@ def named_mdp(target: str, gamma: float | None = None) -> FiniteMDP:
         return read_mdp(target, **own)
     try:
         import gymnasium
-    except ImportError:
+    except ModuleNotFoundError:
         if re.search(r"-v\d+$", target):
             raise MissingExtra("gymnasium", "train") from None
         hint = nearest(target, EXAMPLES)
