@@ -2,13 +2,14 @@
 #
 #   docker build --tag softbellman .
 #   mkdir -p runs
-#   docker run --rm --user "$(id -u):$(id -g)" --volume "$PWD/runs:/work/runs" softbellman train gym/CartPole-v1 --out runs/first
+#   docker run --rm --user "$(id -u):$(id -g)" --volume "$PWD/runs:/app/runs" softbellman \
+#     train gym/CartPole-v1 --operator "softmax(5)" --out runs/first
 FROM python:3.12-slim
 COPY pyproject.toml README.md LICENSE /src/
 COPY src /src/src
-RUN pip install --no-cache-dir "/src[atari,tensorboard]" && rm -r /src && mkdir --mode 1777 /work
+RUN pip install --no-cache-dir "/src[atari,tensorboard]" && rm -r /src && mkdir --mode 1777 /app
 ENV HOME=/tmp
 USER 1000:1000
-WORKDIR /work
+WORKDIR /app
 ENTRYPOINT ["softbellman"]
 CMD ["doctor"]
