@@ -287,9 +287,7 @@ def test_code_that_the_folder_lacks_is_named(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     study = synthetic(tmp_path / "study", ["mine:maze"], operators=["max"], seeds=[0])
     text = (carded(study, study.runs[0], tmp_path / "card") / "README.md").read_text()
-    assert (
-        "It needs code that is not in this folder, on PYTHONPATH, and runs it when it is loaded: `mine:maze`." in text
-    )
+    assert f"{NEEDS}: `mine:maze`." in text
 
 
 def test_code_of_the_recipe_is_named_too(tmp_path, monkeypatch):
@@ -300,9 +298,7 @@ def test_code_of_the_recipe_is_named_too(tmp_path, monkeypatch):
     study = synthetic(tmp_path / "study", operators=["max"], seeds=[0])
     study.take_config(replaced(study.config, "recipe.gap", "ours:share(0.25)"), [])
     text = (carded(study, study.runs[0], tmp_path / "card") / "README.md").read_text()
-    assert (
-        "It needs code that is not in this folder, on PYTHONPATH, and runs it when it is loaded: `ours:share`." in text
-    )
+    assert f"{NEEDS}: `ours:share`." in text
 
 
 def test_a_run_whose_rows_are_lost_has_no_card(tmp_path):

@@ -185,10 +185,12 @@ def test_a_page_of_a_study_under_way_stays_as_its_reader_left_it(browser, tmp_pa
     browser.click('button[data-view="seeds"]')
     browser.value("document.querySelectorAll('details')[1].open = true")
     browser.value("scrollTo(0, 900)")
+    browser.value("document.querySelectorAll('summary')[1].focus({preventScroll: true})")
     reload(browser)
     left = """[scrollY, document.querySelector('button[data-operator="1"]').getAttribute("aria-pressed"),
-        document.body.className, [...document.querySelectorAll("details")].map((each) => each.open)]"""
-    as_left = [900, "false", "show-bands show-seeds", [False, True]]
+        document.body.className, [...document.querySelectorAll("details")].map((each) => each.open),
+        [...document.querySelectorAll("summary")].indexOf(document.activeElement)]"""
+    as_left = [900, "false", "show-bands show-seeds", [False, True], 1]
     assert browser.value(left) == as_left
     assert set(browser.value(HIDDEN.replace("${part}", ".o1."))) == {True}
     page = report_of(study, out=tmp_path / "page", films=False)  # the last page
@@ -207,6 +209,20 @@ def test_a_page_under_way_reloads_itself_until_the_last_one_is_there(browser, tm
     browser.value("window.mark = 3")
     time.sleep(2.5)
     assert browser.value("window.mark") == 3  # it does not reload itself any more
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_legend_of_many_or_long_names_leaves_room_for_the_page(browser, tmp_path, width):
+    many = [f"softmax({tau})" for tau in range(1, 41)]
+    long = [f"{'a name of many words ' * 5}{number}=softmax({number + 1})" for number in range(12)]
+    for place, operators in enumerate((many, long)):
+        study = synthetic(tmp_path / f"study-{place}", operators=operators, seeds=[0, 1], phases=2)
+        browser.open(report_of(study, films=False), width)
+        height, window = browser.value("[document.querySelector('.legend').offsetHeight, innerHeight]")
+        assert 0 < height <= window / 4 + 1
+        assert browser.value("document.documentElement.scrollWidth") <= width
+        views = browser.value("[...document.querySelectorAll('.views button')].map((each) => each.textContent)")
+        assert views == ["each seed", "all", "none"]  # two seeds have no bands
 
 
 def test_a_page_opened_later_begins_at_its_top(browser, pages):

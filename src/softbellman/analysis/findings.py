@@ -8,7 +8,7 @@ import numpy as np
 from softbellman.analysis.choice import FIXED, choose_parameter, families
 from softbellman.analysis.normalised import normalise
 from softbellman.analysis.records import Records
-from softbellman.analysis.scores import Aggregate, Scores, Summary, aggregate, collect, summarise
+from softbellman.analysis.scores import SUMMARIES, Aggregate, Scores, Summary, aggregate, collect, summarise
 from softbellman.analysis.statistics import (
     Difference,
     Interval,
@@ -133,6 +133,12 @@ def under_way(records: Records) -> bool:
     """Tells whether no run of a study has finished yet, so that those under way are all there is to report on."""
     states = collect(records, "final").states
     return not (states == "finished").any()
+
+
+def scores_of_runs(records: Records) -> dict[str, Scores]:
+    """Collects the scores of each run by summary: those under way too, abreast where no run has finished."""
+    abreast = under_way(records)
+    return {name: collect(records, name, partial=True, abreast=abreast) for name in SUMMARIES}
 
 
 def find_all(records: Records) -> list[Found]:

@@ -98,19 +98,24 @@ def simulate_bias(command: SimulateBias) -> int:
     rows = [(str(cell.operator), f"{cell.actions:,}", *_numbers(cell.overestimation)) for cell in cells]
     print_table(("operator", "actions", "mean", "one trial's std", "standard error"), rows)
     table = simulation.write_csv(cells, command.out / "bias.csv")
-    print_lines([("table", str(table)), _drawn("draw_bias", cells, command.out / f"bias.{command.picture}")])
+    print_lines(
+        [
+            ("table", str(table)),
+            _drawn(lambda figures: figures.draw_bias, cells, command.out / f"bias.{command.picture}"),
+        ]
+    )
     return 0
 
 
-def _drawn(name: str, what: Any, path: Path) -> tuple[str, str]:
-    """Draws a picture by a function of `paper.figures.simulations`, and says where it is.
+def _drawn(drawing: Callable[[Any], Callable[[Any, Path], Path]], what: Any, path: Path) -> tuple[str, str]:
+    """Draws a picture by a drawing of `paper.figures.simulations`, and says where it is.
 
-    Where a package is missing it says which, which is no fault of the numbers.
+    That module is imported here: where it lacks a package this says which, which is no fault of the numbers.
     """
     try:
         from softbellman.paper.figures import simulations
 
-        return "picture", str(getattr(simulations, name)(what, path))
+        return "picture", str(drawing(simulations)(what, path))
     except ModuleNotFoundError as error:
         return "picture", f"not drawn: {missing(error)}"
     except MissingExtra as error:
@@ -158,7 +163,7 @@ def simulate_comparison(command: SimulateComparison) -> int:
     print_table(("family", "actions", "parameter", "to max", "s.e.", "over", "s.e."), rows)
     table = simulation.write_csv((cell for curve in curves for cell in curve.cells), command.out / "comparison.csv")
     picture = command.out / f"comparison.{command.picture}"
-    print_lines([("table", str(table)), _drawn("draw_comparison", curves, picture)])
+    print_lines([("table", str(table)), _drawn(lambda figures: figures.draw_comparison, curves, picture)])
     return 0
 
 
@@ -185,7 +190,7 @@ def simulate_temperature(command: SimulateTemperature) -> int:
     print_table(headers, [temperature_row(each) for each in found])
     table = temperature.write_temperatures(found, command.out / "temperature.csv")
     picture = command.out / f"temperature.{command.picture}"
-    print_lines([("table", str(table)), _drawn("draw_temperatures", found, picture)])
+    print_lines([("table", str(table)), _drawn(lambda figures: figures.draw_temperatures, found, picture)])
     return 0
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from softbellman.analysis.findings import Across, Found, under_way
+from softbellman.analysis.findings import Across, Found, scores_of_runs
 from softbellman.analysis.records import Record, Records
-from softbellman.analysis.scores import SUMMARIES, Summary, collect
+from softbellman.analysis.scores import Summary
 from softbellman.analysis.statistics import Difference, Interval
 from softbellman.report.pictures import look
 from softbellman.report.wording import decimals, decimals_of_difference, ends, number, signed
@@ -110,7 +110,7 @@ def of_games(games: Sequence[Across], operators: dict[str, Operator], noun: str)
 def of_runs(records: Records, operators: dict[str, Operator]) -> list[Line]:
     """Writes the table of all runs, those that do not count with the reason."""
     study = records.study
-    scores = {name: collect(records, name, partial=True, abreast=under_way(records)) for name in SUMMARIES}
+    scores = scores_of_runs(records)
     states, lines = scores["final"], []
     for record in records.runs:
         run = record.run

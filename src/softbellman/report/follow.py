@@ -38,11 +38,11 @@ def follow(path: Path, out: Path | None = None, *, on_page: Callable[[Path, str]
     silence = Silence()
     try:
         while is_held(path, silence):
-            began = time.monotonic()
-            study, seen = _look(path) or (None, told)
-            before, told = told, seen
-            if study is not None and seen != before and (page := _write(study, out, _live(study))):
-                on_page(page, _ended(study))
+            began, look = time.monotonic(), _look(path)
+            if look is not None and look[1] != told:
+                study, told = look
+                if page := _write(study, out, _live(study)):
+                    on_page(page, _ended(study))
             time.sleep(max(POLL, SHARE * (time.monotonic() - began)))
     except BaseException:
         if told is not None:

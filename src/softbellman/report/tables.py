@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from softbellman.analysis.findings import Across, Found, under_way
+from softbellman.analysis.findings import Across, Found, scores_of_runs
 from softbellman.analysis.records import Records
-from softbellman.analysis.scores import SUMMARIES, Summary, collect
+from softbellman.analysis.scores import Summary
 from softbellman.analysis.statistics import Difference, Interval
 from softbellman.report.pictures import Curves
 from softbellman.study.files import write_atomically
@@ -85,7 +85,7 @@ def in_short(row: Mapping[str, Any]) -> list[str]:
 
 
 def _runs(records: Records) -> Iterable[Mapping[str, Any]]:
-    scores = {name: collect(records, name, partial=True, abreast=under_way(records)) for name in SUMMARIES}
+    scores = scores_of_runs(records)
     for run in records.study.runs:
         place = scores["final"].place(run)
         yield {
