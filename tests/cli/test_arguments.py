@@ -452,7 +452,7 @@ def test_a_fault_of_our_own_is_one_line_with_the_rest_in_a_file(softbellman, mon
         cli._HANDLERS, "doctor", ours("""raise ModuleNotFoundError("No module named 'jax'", name="jax")""")
     )
     code, _, errors = softbellman("doctor")
-    assert (code, errors) == (2, 'softbellman: jax is not installed; run: pip install "softbellman[all]"\n')
+    assert (code, errors) == (2, 'softbellman: jax is not installed; run: pip install "softbellman[train]"\n')
 
 
 def test_who_reads_no_further_sees_no_traceback():

@@ -183,7 +183,7 @@ def test_l17_where_every_run_failed_it_is_said_with_exit_code_1(softbellman, tmp
     code, out, errors = softbellman(*words)
     assert code == 1 and "0 of 1" in out
     *_, page, last = errors.splitlines()
-    assert "the page could not be written: no run of study that counts" in page
+    assert "the page could not be written: no run of study has finished a test phase yet" in page
     file = "study/runs/gym-broken-Broken-v0/max/seed-0/error.txt"
     reason = "gym/broken:Broken-v0 fails in step: RuntimeError: the simulator is gone"
     told = f"max: 0 of 1 runs finished; seed 0 failed: {reason} ({tmp_path / 'broken.py'}, line 15) ({file})"
